@@ -21,6 +21,7 @@ from uuid import UUID
 import asyncpg
 
 from bench.postgres import Postgres
+from bench.queueing import queueing
 from coatcheck.core.queries import leases
 from coatcheck.core.queries.claims import claim_limited
 from coatcheck.core.queries.leases import ClaimOrder, FinishedJob
@@ -141,7 +142,13 @@ async def run(server: Postgres, case: Case) -> None:
     database = await server.create_database("limited")
     connection = await asyncpg.connect(database.address)
     await connection.execute(
-        _QUEUES, case.orgs, case.endpoints[0], case.prefix, case.queues, case.jobs, timeout=120
+        queueing(_QUEUES),
+        case.orgs,
+        case.endpoints[0],
+        case.prefix,
+        case.queues,
+        case.jobs,
+        timeout=120,
     )
     await case.limits(connection)
     await connection.close()

@@ -167,7 +167,7 @@ def _empty(kept: dict[str, tuple[str, str]]) -> str:
             FOR filled IN
                 SELECT t.name FROM ({_TABLES_WITH_ROWS}) AS t (name) WHERE t.name NOT IN ({names})
             LOOP
-                IF filled = 'jobs' OR pg_relation_size(filled::regclass) > 8192 THEN
+                IF filled IN ('jobs', 'queue') OR pg_relation_size(filled::regclass) > 8192 THEN
                     EXECUTE 'TRUNCATE ' || filled;
                 ELSE
                     EXECUTE 'DELETE FROM ' || filled;

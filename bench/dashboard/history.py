@@ -7,6 +7,7 @@ number of waiting jobs, so that they differ only in history.
 import asyncpg
 
 from bench.dashboard.amounts import Amounts
+from bench.queueing import queueing
 from coatcheck.domain.limits import ROLL_UPS_KEPT_SECONDS
 
 ORG = "default"
@@ -79,7 +80,7 @@ async def write_history(address: str, jobs: int, amounts: Amounts) -> None:
         for first in range(1, ended + 1, _STEP):
             last = min(first + _STEP - 1, ended)
             await connection.execute(_ENDED, ORG, first, last, float(ended))
-        await connection.execute(_WAITING, ORG, amounts.waiting)
+        await connection.execute(queueing(_WAITING), ORG, amounts.waiting)
         seconds = list(ROLL_UPS_KEPT_SECONDS)
         steps = [kept // step for step, kept in ROLL_UPS_KEPT_SECONDS.items()]
         await connection.execute(_ROLL_UPS, ORG, seconds, steps)

@@ -16,7 +16,7 @@ from coatcheck.domain.states import State
 from coatcheck.settings import Settings
 from tests.db.blocking import terminate, until_blocked
 from tests.db.edge_guard import AsyncpgConnection
-from tests.db.lossy_proxy import COPY_DONE, LossyProxy
+from tests.db.lossy_proxy import COMMIT, LossyProxy
 from tests.db.rows import ENDPOINT, ORG, insert_keyed, put_job
 from tests.waiting import eventually_async
 
@@ -79,7 +79,7 @@ async def test_a_submission_that_was_committed_but_not_answered_is_one_job(
 async def test_a_bulk_copy_that_was_committed_but_not_answered_is_there_once(
     far_engine: Engine, proxy: LossyProxy, connection: AsyncpgConnection
 ) -> None:
-    proxy.lose_answers(after=COPY_DONE)
+    proxy.lose_answers(after=COMMIT)
     submission = asyncio.create_task(far_engine.submit_many(FIFTY))
     await until_count(connection, 50)
     proxy.cut()
@@ -100,8 +100,8 @@ async def test_a_bulk_copy_that_commits_after_its_connection_broke_is_there_once
             PERFORM pg_advisory_xact_lock(4711);
             RETURN NULL;
         END $$;
-        CREATE TRIGGER hesitate AFTER INSERT ON jobs
-            FOR EACH STATEMENT EXECUTE FUNCTION hesitate();
+        CREATE CONSTRAINT TRIGGER hesitate AFTER INSERT ON queue
+            DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION hesitate();
         """
     )
     await connection.execute("SELECT pg_advisory_lock(4711)")

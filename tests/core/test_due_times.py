@@ -35,9 +35,12 @@ async def let_pass(connection: AsyncpgConnection, job_id: UUID, seconds: float) 
     """Move a job's times back, as if so many seconds had passed."""
     await connection.execute(
         """
-        UPDATE jobs SET run_at = run_at - $2 * interval '1 second',
-                        start_deadline = start_deadline - $2 * interval '1 second'
-        WHERE id = $1
+        WITH moved AS (
+            UPDATE jobs SET run_at = run_at - $2 * interval '1 second',
+                            start_deadline = start_deadline - $2 * interval '1 second'
+            WHERE id = $1
+        )
+        UPDATE queue SET run_at = run_at - $2 * interval '1 second' WHERE id = $1
         """,
         job_id,
         seconds,

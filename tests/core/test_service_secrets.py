@@ -23,6 +23,7 @@ from coatcheck.domain.catalogue import UPSTREAM_ENDPOINT, ServiceDefinition, Ser
 from coatcheck.domain.errors import InvalidInput, SealingKeyMissing, SecretsLost
 from tests.db.edge_guard import AsyncpgConnection
 from tests.db.plans import explain_query
+from tests.db.rows import queueing
 
 OLD, NEW = "o" * 32, "n" * 32
 URL = "https://upstream.example"
@@ -412,12 +413,12 @@ async def test_a_prune_reads_the_jobs_of_those_it_looks_at_and_no_others(
     catalogue: Catalogue, connection: AsyncpgConnection
 ) -> None:
     await connection.execute(
-        """
+        queueing("""
         INSERT INTO jobs (org_id, id, lane, endpoint, flow, failures_max, payload, created_at)
         SELECT 'other' || n % 10, uuidv7(), 'bulk', $1, 'docs.v1.post__a', 0, '{}',
                now() - interval '1 hour'
         FROM generate_series(1, 2000) AS n
-        """,
+        """),
         UPSTREAM_ENDPOINT,
     )
     await catalogue.put("acme", "default", "docs", definition())
@@ -436,4 +437,4 @@ async def test_a_prune_reads_the_jobs_of_those_it_looks_at_and_no_others(
         after_id=UUID(int=0),
     )
     assert plan.rows_read("jobs") == 0
-    assert plan.indexes("jobs") >= {"jobs_ready", "jobs_postponed", "jobs_held"}
+    assert plan.indexes("jobs", "queue") >= {"queue_order", "jobs_postponed", "jobs_held"}

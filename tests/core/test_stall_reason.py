@@ -19,8 +19,9 @@ async def aged(engine: Engine, connection: AsyncpgConnection, seconds: float) ->
     """A queued job that has been waiting for so long."""
     ticket = await engine.submit("docs.post__work")
     await connection.execute(
-        "UPDATE jobs SET created_at = c.at, run_at = c.at, updated_at = c.at"
-        " FROM (SELECT now() - $2 * interval '1 second' AS at) AS c WHERE id = $1",
+        "WITH c AS (SELECT now() - $2 * interval '1 second' AS at), aged AS ("
+        " UPDATE jobs SET created_at = c.at, run_at = c.at, updated_at = c.at FROM c WHERE id = $1)"
+        " UPDATE queue SET run_at = c.at FROM c WHERE id = $1",
         ticket.uuid,
         seconds,
     )

@@ -6,8 +6,8 @@ import asyncio
 
 from tests.db.proxy import Proxy, read
 
-COPY_DONE = b"c\x00\x00\x00\x04"
-"""What a client sends once it has sent all rows of a COPY."""
+COMMIT = b"COMMIT;"
+"""What a client sends at the end of a transaction."""
 
 
 class LossyProxy(Proxy):

@@ -30,9 +30,14 @@ class Plan:
     def scans(self, table: str) -> list[dict[str, Any]]:
         return [node for node in self._nodes() if node.get("Relation Name") == table]
 
-    def indexes(self, table: str) -> set[str]:
-        """The indexes by which a table was read."""
-        return {node["Index Name"] for node in self.scans(table) if "Index Name" in node}
+    def indexes(self, *tables: str) -> set[str]:
+        """The indexes by which tables were read."""
+        return {
+            node["Index Name"]
+            for table in tables
+            for node in self.scans(table)
+            if "Index Name" in node
+        }
 
     def sequential_scans(self, table: str) -> int:
         return sum(node["Node Type"] == "Seq Scan" for node in self.scans(table))

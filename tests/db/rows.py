@@ -11,6 +11,7 @@ from uuid import UUID
 
 import asyncpg
 
+from coatcheck.core.queries import sql
 from coatcheck.domain.ids import new_id
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.lanes import Lane
@@ -36,6 +37,15 @@ async def connected(dsn: str) -> AsyncIterator[AsyncpgConnection]:
         yield connection
     finally:
         await connection.close()
+
+
+def queueing(write: str) -> str:
+    """A statement that inserts or updates jobs, and also queues those that are queued then."""
+    return f"""
+        WITH written AS ({write} RETURNING org_id, id, lane, endpoint, flow, run_at, state),
+        queued AS (SELECT w.* FROM written AS w WHERE w.state = 'queued')
+        {sql("queue/add")}
+    """
 
 
 async def put_job(
@@ -64,7 +74,9 @@ async def put_job(
     row |= columns
     names, numbers = ", ".join(row), ", ".join(f"${at}" for at in range(1, len(row) + 1))
     async with unguarded(connection):
-        await connection.execute(f"INSERT INTO jobs ({names}) VALUES ({numbers})", *row.values())
+        await connection.execute(
+            queueing(f"INSERT INTO jobs ({names}) VALUES ({numbers})"), *row.values()
+        )
     return ClaimedJob(
         row["org_id"],
         row["id"],
@@ -93,13 +105,13 @@ async def put_queue(
 ) -> None:
     """``count`` queued jobs of one flow, each due a microsecond after the one before."""
     await connection.execute(
-        """
+        queueing("""
         INSERT INTO jobs (org_id, id, lane, failures_max, endpoint, flow, owner, payload, run_at)
         SELECT $1, overlay(gen_random_uuid()::text PLACING '0190' FROM 1)::uuid,
                $2::text::job_lane, 3, $3, $4, $6, '{}',
                now() - interval '1 hour' + n * interval '1 microsecond'
         FROM generate_series(1, $5::integer) AS n
-        """,
+        """),
         org,
         lane.value,
         endpoint,
@@ -119,13 +131,13 @@ async def put_flows(
 ) -> None:
     """Many flows of queued jobs: each of an organisation of its own, or all of ``org``."""
     await connection.execute(
-        """
+        queueing("""
         INSERT INTO jobs (org_id, id, lane, failures_max, endpoint, flow, payload)
         SELECT CASE $1 WHEN '' THEN 'org ' || f ELSE $1 END,
                overlay(gen_random_uuid()::text PLACING '0190' FROM 1)::uuid, 'standard', 3, $2,
                CASE $1 WHEN '' THEN '' ELSE 'flow ' || f END, '{}'
         FROM generate_series(1, $3::integer) AS f, generate_series(1, $4::integer) AS n
-        """,
+        """),
         org,
         endpoint,
         flows,
@@ -136,10 +148,10 @@ async def put_flows(
 async def insert_keyed(connection: AsyncpgConnection, job_id: UUID, key: str) -> None:
     """A queued job of the default organisation that has an idempotency key."""
     await connection.execute(
-        """
+        queueing("""
         INSERT INTO jobs (org_id, id, lane, failures_max, endpoint, flow, payload, idempotency_key)
         VALUES ('default', $1, 'standard', 3, $2, '', '{}', $3)
-        """,
+        """),
         job_id,
         ENDPOINT,
         key,

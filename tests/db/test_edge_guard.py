@@ -7,7 +7,7 @@ import pytest
 
 from coatcheck.domain.states import EDGES, INITIAL, State
 from tests.db.edge_guard import AsyncpgConnection
-from tests.db.rows import put_job, state_of
+from tests.db.rows import put_job, queueing, state_of
 
 STEPS = [(source, target) for source in State for target in State if source is not target]
 
@@ -16,13 +16,13 @@ async def move(connection: AsyncpgConnection, source: State, target: State) -> N
     """Write ``target`` over a job in ``source``, keeping every CHECK of the table satisfied."""
     job = await put_job(connection, source)
     await connection.execute(
-        """
+        queueing("""
         UPDATE jobs
         SET state = $2::text::job_state, lease = CASE WHEN $3 THEN 1 END,
             payload = CASE WHEN NOT $4 THEN payload END,
             finished_at = CASE WHEN $4 THEN now() END, expires_at = CASE WHEN $4 THEN now() END
         WHERE id = $1
-        """,
+        """),
         job.uuid,
         target.value,
         target.held,
@@ -34,12 +34,12 @@ async def move(connection: AsyncpgConnection, source: State, target: State) -> N
 async def begin(connection: AsyncpgConnection, state: State) -> None:
     """Insert a job in ``state``, keeping every CHECK of the table satisfied."""
     await connection.execute(
-        """
+        queueing("""
         INSERT INTO jobs (org_id, id, lane, endpoint, flow, failures_max, state,
                           lease, finished_at, expires_at)
         VALUES ('acme', gen_random_uuid(), 'bulk', 'demo', '', 0, $1::text::job_state,
                 CASE WHEN $2 THEN 1 END, now(), now())
-        """,
+        """),
         state.value,
         state.held,
     )
@@ -78,3 +78,14 @@ async def test_copied_rows_are_guarded_too(connection: AsyncpgConnection) -> Non
             columns=("org_id", "id", "lane", "endpoint", "flow", "failures_max", "state"),
             records=[("acme", "0" * 32, "bulk", "demo", "", 0, "retrying")],
         )
+
+
+async def test_a_job_that_no_row_of_the_queue_names_is_refused_at_the_commit(
+    connection: AsyncpgConnection,
+) -> None:
+    waiting = await put_job(connection, State.RETRYING)
+    with pytest.raises(asyncpg.RaiseError, match="no row of the queue names it"):
+        await connection.execute("UPDATE jobs SET state = 'queued' WHERE id = $1", waiting.uuid)
+    async with connection.transaction():
+        await connection.execute("UPDATE jobs SET state = 'queued' WHERE id = $1", waiting.uuid)
+        await connection.execute("DELETE FROM jobs WHERE id = $1", waiting.uuid)

@@ -92,10 +92,10 @@ async def test_what_falls_alone_after_it_fell_with_others_is_given_up_and_they_a
     poison = await put_job(connection, State.PROCESSING, crashes=CRASHES_MAX)
     await fall_silent(worker)
     assert {job.state for job in await rescue(worker)} == {State.RETRYING}
-    await maintenance.queue_due(worker.line, ROWS_MAX)
     await connection.execute(
         "UPDATE jobs SET run_at = now() + interval '1 hour' WHERE id = $1", bystander.uuid
     )
+    await maintenance.queue_due(worker.line, ROWS_MAX)
     (claimed,) = await worker.claim(1)
     assert claimed.uuid == poison.uuid
     assert [(job.uuid, job.state) for job in await rescue(worker)] == [(poison.uuid, State.FAILED)]

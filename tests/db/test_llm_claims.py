@@ -33,7 +33,7 @@ from tests.db.llm_claims import (
     offer,
     put_chats,
 )
-from tests.db.rows import ENDPOINT, ORG, connected, put_job, put_queue, row_of, state_of
+from tests.db.rows import ENDPOINT, ORG, connected, put_job, put_queue, queueing, row_of, state_of
 
 URL = "https://example.com/"
 PHASES = 4
@@ -559,7 +559,7 @@ async def test_drops_are_counted_once_for_each_claim_and_over_all_of_them(
         for _ in range(2):
             assert await repository.count_drop(line, job.org, job.uuid, job.lease) == drops
         await claims.worker.settle(job, TransitionEvent.POSTPONE)
-        await connection.execute("UPDATE jobs SET run_at = now(), state = 'queued'")
+        await connection.execute(queueing("UPDATE jobs SET run_at = now(), state = 'queued'"))
     row = await row_of(connection, job)
     assert (row["failures"], row["crashes"]) == (0, 0)
     assert (row["interruptions"], row["unreachables"]) == (0, 0)

@@ -61,11 +61,11 @@ async def test_a_look_at_a_long_queue_reads_the_oldest_of_each_line_and_no_more(
         plan = await claims.worker.line.run(
             lambda it, arguments=arguments: explain(it, core_sql("claims/look_at_all"), *arguments)
         )
-        assert plan.indexes("jobs") == {"jobs_ready"}
-        assert plan.sequential_scans("jobs") == 0
+        assert plan.indexes("jobs", "queue") == {"queue_order"}
+        assert plan.sequential_scans("queue") == 0
         # One probe for each queue and for the end of each scan; and the oldest jobs of each queue,
         # unless one is enough, which the probe has read.
-        assert plan.rows_read("jobs") <= FLOWS + 4 + (of_each > 1) * of_each * FLOWS
+        assert plan.rows_read("queue") <= FLOWS + 4 + (of_each > 1) * of_each * FLOWS
     assert len(await claims.claim(offer())) == 1
 
 

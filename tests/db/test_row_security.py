@@ -91,9 +91,10 @@ async def test_a_users_page_reads_that_page_and_a_task_one_row(
     await connection.execute(
         """
         WITH made AS (SELECT * FROM unnest($1::uuid[], $2::text[]) AS made (id, name)),
-        queued AS (
-            INSERT INTO jobs (org_id, id, lane, endpoint, flow, failures_max, payload, owner)
-            SELECT 'acme', id, 'standard', 'speech.post__generate', name, 3, '{}', 'user:' || name
+        kept AS (
+            INSERT INTO jobs (org_id, id, lane, endpoint, flow, failures_max, payload, owner, state)
+            SELECT 'acme', id, 'standard', 'speech.post__generate', name, 3, '{}', 'user:' || name,
+                   'staged'
             FROM made
         )
         INSERT INTO generations (org_id, id, user_id, job_id, voice_id, language, text)

@@ -266,11 +266,12 @@ async def test_a_page_reads_what_it_shows_wherever_it_begins(
     place = {
         "after_queue_key": run_queue_key(long_run.run, "a"),
         "after_run_at": "2020-01-01",
+        "after_row": UUID(int=0),
         "after_id": UUID(int=0),
     }
     asked: dict[str, tuple[str, dict[str, Any]]] = {
         "ended": ("jobs_run_ended", {"state": "failed", "after": middle}),
-        "queued": ("jobs_ready", {"batch": long_run.batch, **place}),
+        "queued": ("jobs_pkey", place),
         "scheduled": ("jobs_run_postponed", {"after": middle}),
         "running": ("jobs_run_held", {"after": -1}),
     }
@@ -280,6 +281,7 @@ async def test_a_page_reads_what_it_shows_wherever_it_begins(
             lambda it, name=name, every=every: explain_query(it, sql, f"tasks/{name}", **every)
         )
         _check_page(plan, index, name)
+        assert plan.indexes("queue") == ({"queue_order"} if name == "queued" else set()), name
     by_ids = await line.run(
         lambda it: explain_query(it, sql, "tasks/by_ids", **common, runs=[long_run.run], ids=ids)
     )

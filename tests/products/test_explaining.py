@@ -166,9 +166,12 @@ async def test_who_has_waited_long_is_asked_back_by_their_place_in_the_line(
     async with connected(deployment.settings.database_url) as connection:
         await connection.execute(
             """
-            UPDATE jobs SET created_at = created_at - interval '1 hour',
-                   run_at = run_at - interval '1 hour'
-            WHERE state = 'queued' AND endpoint = $1
+            WITH aged AS (
+                UPDATE jobs SET created_at = created_at - interval '1 hour',
+                       run_at = run_at - interval '1 hour'
+                WHERE state = 'queued' AND endpoint = $1
+            )
+            UPDATE queue SET run_at = run_at - interval '1 hour' WHERE endpoint = $1
             """,
             ECHO,
         )

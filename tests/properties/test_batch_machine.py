@@ -65,6 +65,7 @@ from tests.properties.stepped_deployment import LEASE_UNITS, UNIT_SECONDS
 EXAMPLES: Final = 30
 TABLES: Final = (
     "jobs",
+    "queue",
     "workers",
     "job_events",
     "webhook_deliveries",

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from coatcheck.domain.job import ClaimedJob
 from tests.db.claimer import Claimer, claimer
 from tests.db.edge_guard import AsyncpgConnection
-from tests.db.rows import connected
+from tests.db.rows import connected, queueing
 
 ENDPOINTS: Final = ("demo.post__a", "demo.post__b", "demo.post__c")
 EXAMPLES: Final = 40
@@ -54,16 +54,16 @@ async def worker(dsn: str) -> AsyncIterator[Claimer]:
 
 async def begin(connection: AsyncpgConnection, worker: Claimer, backlog: Backlog) -> None:
     """These jobs, and no others; and a worker that has claimed nothing yet."""
-    await connection.execute("TRUNCATE jobs")
+    await connection.execute("TRUNCATE jobs, queue")
     await connection.execute(
-        """
+        queueing("""
         INSERT INTO jobs (org_id, id, lane, failures_max, endpoint, flow, payload)
         SELECT f.org_id, overlay(gen_random_uuid()::text PLACING '0190' FROM 1)::uuid,
                'standard', 3, f.endpoint, f.flow, '{}'
         FROM unnest($1::text[], $2::text[], $3::text[], $4::integer[])
                  AS f (org_id, endpoint, flow, jobs),
              generate_series(1, f.jobs)
-        """,
+        """),
         [org for org, _, _ in backlog],
         [endpoint for _, endpoint, _ in backlog],
         [flow for _, _, flow in backlog],

@@ -42,6 +42,7 @@ from tests.properties.stepped_deployment import CRASH_BACKOFF, LEASE_UNITS, UNIT
 EXAMPLES: Final = 50
 TABLES: Final = (
     "jobs",
+    "queue",
     "workers",
     "concurrency_limits",
     "job_events",

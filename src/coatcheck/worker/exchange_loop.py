@@ -75,6 +75,9 @@ _FEW_JOBS = 32
 _TURNS_FOR_SHORT_JOBS = 3
 _LOOK_AGAIN_SECONDS_MIN = 0.005
 """If rate tokens become due faster than this, a claim takes several at a time."""
+_LOCKED_OUT_SECONDS_MIN = 0.001
+"""The first pause after a claim that got nothing because others had locked all work that it found.
+They hold it for the length of a statement, so it pays to look again soon."""
 _IDS_NOTIFIED_MAX = 200
 """A notification names at most this many jobs; with more, it says that any job may have changed."""
 
@@ -131,6 +134,8 @@ class ExchangeLoop:
         self._limited_first = False
         self._look_again_at: float | None = None
         self._token_due = False
+        self._locked_out_until: float | None = None
+        self._locked_out_seconds = _LOCKED_OUT_SECONDS_MIN
         self._lost_claims: list[int] = []
         self._claim_underway: int | None = None
         self._unsure: set[tuple[UUID, int]] = set()
@@ -277,6 +282,8 @@ class ExchangeLoop:
             return
         seconds = self._poll.seconds
         for_a_token = False
+        if has_room and self._locked_out_until is not None:
+            seconds = min(seconds, max(0.0, self._locked_out_until - time.monotonic()))
         if has_room and self._look_again_at is not None:
             until_token = max(0.0, self._look_again_at - time.monotonic())
             for_a_token = until_token < seconds
@@ -383,6 +390,7 @@ class ExchangeLoop:
         metrics.record_claim(time.monotonic() - sent_at, len(claimed))
         del self._completions[: len(completions)]
         self._take(claimed)
+        self._note_locked_out(order.was_locked_out)
         if completions:
             crash_point("finish.committed_not_notified")
             metrics.record_finish_flush(len(completions))
@@ -392,6 +400,15 @@ class ExchangeLoop:
             # the one after. With many jobs the next exchange goes first: the server is then busy.
             for _ in range(_TURNS_FOR_SHORT_JOBS):
                 await asyncio.sleep(0)
+
+    def _note_locked_out(self, was_locked_out: bool) -> None:
+        """Look again soon after a claim that met only locked work, later each time."""
+        if was_locked_out:
+            self._locked_out_until = time.monotonic() + self._locked_out_seconds
+            self._locked_out_seconds = min(2 * self._locked_out_seconds, self._poll.seconds)
+        else:
+            self._locked_out_until = None
+            self._locked_out_seconds = _LOCKED_OUT_SECONDS_MIN
 
     async def _claim_with(self, claims: Claims) -> None:
         order = self._order()

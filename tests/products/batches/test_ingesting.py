@@ -397,6 +397,7 @@ async def test_the_list_that_comes_next_is_called_and_need_not_ask_often(
             "WHERE id = ANY ($1)",
             jobs,
         )
+        await deployment.sql.execute("DELETE FROM queue WHERE id = ANY ($1)", jobs)
     with suppress(FailJob):
         await deployment.ingest(first)
 

@@ -13,6 +13,7 @@ from coatcheck.core.queries import leases
 from coatcheck.db.connection import Connection
 from coatcheck.domain.errors import DatabaseUnavailable
 from coatcheck.worker.worker import Worker
+from tests.db.rows import queueing
 from tests.deployment import Deployment, lane_seconds
 from tests.waiting import until_true
 
@@ -130,7 +131,9 @@ async def test_a_job_that_loses_its_worker_too_often_is_failed(deployment: Deplo
     ticket = await deployment.engine.submit("lab.post__hang_once")
     deployment.start_maintenance()
     for crashes in range(1, 5):
-        await deployment.sql.execute("UPDATE jobs SET state = 'queued' WHERE state = 'retrying'")
+        await deployment.sql.execute(
+            queueing("UPDATE jobs SET state = 'queued' WHERE state = 'retrying'")
+        )
         await deployment.sql.execute(
             "UPDATE jobs SET state = 'dispatching', lease = (999::bigint << 40) | $2 WHERE id = $1",
             ticket.uuid,

@@ -2,7 +2,7 @@
 -- The flows to claim jobs from, organisations first: common table expressions included by
 -- exchange and look, which share $1 to $9. Gives `served`, `listed` and `ended`.
 --
--- Two loose scans of jobs_ready: each step of a recursion is one index probe, however long the
+-- Two loose scans of queue_order: each step of a recursion is one index probe, however long the
 -- backlog that it passes.
 --
 -- `pairs` looks for organisations. Each endpoint has its own scan, from the organisation after the
@@ -72,11 +72,11 @@ pairs AS (
         SELECT ready.org_id, ready.flow, wanted, limited, mixed, again,
                wanted AND NOT mixed AND NOT again AS goes_on
         FROM (
-            SELECT j.org_id, j.flow
-            FROM jobs AS j
-            WHERE j.state = 'queued' AND j.lane = p.lane AND j.endpoint = p.endpoint
-              AND (j.org_id, j.flow) >= (p.from_org, p.from_flow)
-            ORDER BY j.org_id, j.flow
+            SELECT q.org_id, q.flow
+            FROM queue AS q
+            WHERE q.lane = p.lane AND q.endpoint = p.endpoint
+              AND (q.org_id, q.flow) >= (p.from_org, p.from_flow)
+            ORDER BY q.org_id, q.flow
             LIMIT 1
         ) AS ready
         CROSS JOIN LATERAL (
@@ -175,12 +175,12 @@ flows AS (
                    )
                ) AS wanted
         FROM (
-            SELECT j.flow
-            FROM jobs AS j
-            WHERE j.state = 'queued' AND j.lane = f.lane AND j.endpoint = f.endpoints[f.stretch]
-              AND j.org_id = f.org_id
-              AND j.flow >= coalesce(f.place, CASE WHEN f.stretch = 1 THEN f.turn_flow END, '')
-            ORDER BY j.flow
+            SELECT q.flow
+            FROM queue AS q
+            WHERE q.lane = f.lane AND q.endpoint = f.endpoints[f.stretch]
+              AND q.org_id = f.org_id
+              AND q.flow >= coalesce(f.place, CASE WHEN f.stretch = 1 THEN f.turn_flow END, '')
+            ORDER BY q.flow
             LIMIT 1
         ) AS ready
         CROSS JOIN LATERAL (
@@ -274,8 +274,7 @@ ended AS (
 -- Complete. Fenced by the lease alone: it is NULL unless the job is held, and new for every
 -- claim. Naming the state as well would make the planner leave the primary key.
 --
--- Claim. Each flow gives as many jobs as ready_flows allots to it; the rows are locked in one
--- MATERIALIZED CTE, because a LIMIT inside an IN subquery may be re-run and claim too many.
+-- Claim. Each flow gives as many jobs as ready_flows allots to it (queue/take).
 -- Flows under a concurrency limit are left to take. The update finds the rows by ctid:
 -- this very statement has locked them, so they cannot move. A claim that began, and was planned,
 -- while a job was being created sees it, yet has the earlier now().
@@ -290,23 +289,16 @@ ended AS (
 -- $11-$16 completed: org, id, lease, result, seconds since start, bytes of its payload
 -- $17 seconds to keep by default
 --
--- Returns rows of three kinds: claimed jobs, accepted completions (only org_id and id set), and
--- where the next claim continues (no id).
+-- Returns rows of four kinds: claimed jobs, accepted completions (only org_id and id set), where the
+-- next claim continues (no id), and one row without anything if there is work and none of it could be
+-- claimed, because others have locked it.
 WITH RECURSIVE /* include claims/ready_flows */,
-picked AS MATERIALIZED (
-    SELECT ready.tid, l.org_rank::integer AS rank
+lines AS (
+    SELECT l.lane, l.endpoint, l.org_id, l.flow, l.quota::integer AS jobs, l.org_rank::integer AS rank
     FROM listed AS l
-    CROSS JOIN LATERAL (
-        SELECT j.ctid AS tid
-        FROM jobs AS j
-        WHERE j.state = 'queued' AND j.lane = l.lane AND j.endpoint = l.endpoint
-          AND j.org_id = l.org_id AND j.flow = l.flow
-        ORDER BY j.run_at, j.id
-        LIMIT l.quota
-        FOR UPDATE SKIP LOCKED
-    ) AS ready
     WHERE l.quota > 0
 ),
+/* include queue/take */,
 changed AS (
     UPDATE jobs AS j
     SET /* include jobs/set_end */,
@@ -364,6 +356,9 @@ UNION ALL
 SELECT e.org_id, NULL, e.lane::text, e.endpoint, e.flow, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
        NULL, NULL
 FROM ended AS e
+UNION ALL
+SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+WHERE EXISTS (SELECT FROM lines) AND NOT EXISTS (SELECT FROM claimed)
 
 -- name: lock
 -- Serialise claims under limits ("CoatLi"): they run one at a time. The lock is held until the
@@ -432,7 +427,7 @@ FROM ended AS e
 -- All queues that have work, under a limit or not, for a product that schedules its own jobs: since when
 -- the oldest jobs of each wait, in seconds since 1970.
 --
--- A loose scan of jobs_ready for each lane and endpoint: a step of the recursion is one probe for the
+-- A loose scan of queue_order for each lane and endpoint: a step of the recursion is one probe for the
 -- oldest job of the next queue. It begins after the queue where the last look ended, goes on to the last
 -- one, and from the first one back to there. Apart from ready_flows, because its caller waits for a first
 -- token and needs no shares of the room: ready_flows costs it 0.7 ms with one queue, 2 ms with 100.
@@ -456,11 +451,11 @@ WITH RECURSIVE scan AS (
     LEFT JOIN LATERAL (
         SELECT ready.org_id, ready.flow, ready.run_at
         FROM (
-            SELECT j.org_id, j.flow, j.run_at
-            FROM jobs AS j
-            WHERE j.state = 'queued' AND j.lane = s.lane AND j.endpoint = s.endpoint
-              AND (j.org_id, j.flow) > (s.org_id, s.flow)
-            ORDER BY j.org_id, j.flow, j.run_at, j.id
+            SELECT q.org_id, q.flow, q.run_at
+            FROM queue AS q
+            WHERE q.lane = s.lane AND q.endpoint = s.endpoint
+              AND (q.org_id, q.flow) > (s.org_id, s.flow)
+            ORDER BY q.org_id, q.flow, q.run_at, q.id
             LIMIT 1
         ) AS ready
         WHERE NOT s.wrapped OR s.after_org = ''
@@ -473,11 +468,17 @@ SELECT s.lane::text AS lane, s.endpoint, s.org_id, s.flow AS key,
            -- The scan has read it. date_part, because extract takes a detour through numeric.
            WHEN 1 THEN ARRAY[date_part('epoch', s.run_at)]
            ELSE array(
-               SELECT date_part('epoch', j.run_at)
-               FROM jobs AS j
-               WHERE j.state = 'queued' AND j.lane = s.lane AND j.endpoint = s.endpoint
-                 AND j.org_id = s.org_id AND j.flow = s.flow
-               ORDER BY j.run_at, j.id
+               SELECT date_part('epoch', r.run_at)
+               FROM (
+                   SELECT q.run_at, q.ids
+                   FROM queue AS q
+                   WHERE q.lane = s.lane AND q.endpoint = s.endpoint
+                     AND q.org_id = s.org_id AND q.flow = s.flow
+                   ORDER BY q.run_at, q.id
+                   LIMIT $6::integer
+               ) AS r
+               CROSS JOIN LATERAL unnest(r.ids)
+               ORDER BY r.run_at
                LIMIT $6::integer
            )
        END AS since,
@@ -505,7 +506,7 @@ GROUP BY j.endpoint, j.org_id, j.flow
 -- A run may have ten thousand queues. With a rate per queue (`rated`), those that used it lately have a
 -- row in run_tokens, and the index run_tokens_next gives those that have a token now: `due`, longest
 -- waiting first. Some may have no work left: hence 20 more. The others are found by a loose scan of
--- jobs_ready from where the last one ended (`looked_to`) round to there, past at most `passed_max`
+-- queue_order from where the last one ended (`looked_to`) round to there, past at most `passed_max`
 -- queues that wait for a token. It ends when it has found one for each job of the share.
 --
 -- `number` is the position of the run in the arguments, from 0 on.
@@ -546,12 +547,12 @@ found AS (
                            WHERE t.org_id = r.org_id AND t.run = r.run AND t.flow = ready.flow
                        ) IS NULL AS is_new
                 FROM (
-                    SELECT j.flow
-                    FROM jobs AS j
-                    WHERE j.state = 'queued' AND j.lane = r.lane AND j.endpoint = r.endpoint
-                      AND j.org_id = r.org_id AND j.flow >= r.run AND j.flow < r.run || '0'
-                      AND j.flow > k.flow
-                    ORDER BY j.flow
+                    SELECT q.flow
+                    FROM queue AS q
+                    WHERE q.lane = r.lane AND q.endpoint = r.endpoint
+                      AND q.org_id = r.org_id AND q.flow >= r.run AND q.flow < r.run || '0'
+                      AND q.flow > k.flow
+                    ORDER BY q.flow
                     LIMIT 1
                 ) AS ready
                 WHERE NOT k.wrapped OR r.looked_to = '' OR ready.flow <= r.looked_to
@@ -569,9 +570,9 @@ due AS (
            extract(epoch FROM t.in_step_at - :now::timestamptz)::double precision AS ahead_seconds,
            (
                -- Not EXISTS, which may be answered by reading all of them into a table.
-               SELECT true FROM jobs AS j
-               WHERE j.state = 'queued' AND j.lane = r.lane AND j.endpoint = r.endpoint
-                 AND j.org_id = r.org_id AND j.flow = t.flow
+               SELECT true FROM queue AS q
+               WHERE q.lane = r.lane AND q.endpoint = r.endpoint
+                 AND q.org_id = r.org_id AND q.flow = t.flow
                LIMIT 1
            ) IS NOT NULL AS has_work
     FROM runs AS r
@@ -616,7 +617,7 @@ ORDER BY k.number, k.steps, k.ahead_seconds
 --
 -- The transaction has held its lock since before it looked, so what was free then still is. A job that
 -- somebody else has locked or changed meanwhile is not claimed; the queue then gives fewer.
--- The rows are locked in one MATERIALIZED CTE and updated by ctid, as in exchange.
+-- The rows are locked by queue/take and updated by ctid, as in exchange.
 --
 -- `pick` numbers the jobs: those of a queue follow each other, oldest first, after the number `before`
 -- it. A webhook for the phases of a job (4) gets this state if `shown` of that number is true, and not
@@ -624,23 +625,20 @@ ORDER BY k.number, k.steps, k.ahead_seconds
 --
 -- :lease   :served endpoints, :timeouts of each
 -- :lanes, :endpoints, :orgs, :keys of the queues, :jobs of each, :before each   :shown of each pick
-picked AS MATERIALIZED (
-    SELECT ready.tid, (q.before + row_number() OVER (
-               PARTITION BY q.before ORDER BY ready.run_at, ready.id
-           ))::integer AS pick
+lines AS (
+    SELECT q.lane::job_lane AS lane, q.endpoint COLLATE "C" AS endpoint, q.org_id COLLATE "C" AS org_id,
+           q.flow COLLATE "C" AS flow, q.jobs, q.before AS rank
     FROM unnest(
         :lanes::text[], :endpoints::text[], :orgs::text[], :keys::text[], :jobs::integer[],
         :before::integer[]
     ) AS q (lane, endpoint, org_id, flow, jobs, before)
-    CROSS JOIN LATERAL (
-        SELECT j.ctid AS tid, j.run_at, j.id
-        FROM jobs AS j
-        WHERE j.state = 'queued' AND j.lane = q.lane::job_lane AND j.endpoint = q.endpoint
-          AND j.org_id = q.org_id AND j.flow = q.flow
-        ORDER BY j.run_at, j.id
-        LIMIT q.jobs
-        FOR UPDATE SKIP LOCKED
-    ) AS ready
+),
+/* include queue/take */,
+numbered AS MATERIALIZED (
+    SELECT p.tid, (p.rank + row_number() OVER (
+               PARTITION BY p.rank ORDER BY p.run_at, p.id
+           ))::integer AS pick
+    FROM picked AS p
 ),
 claimed AS (
     UPDATE jobs AS j
@@ -660,7 +658,7 @@ claimed AS (
                 WHERE s.endpoint = j.endpoint
             )
         ) * interval '1 second'
-    FROM picked AS p
+    FROM numbered AS p
     WHERE j.ctid = p.tid
     RETURNING j.org_id, j.id, j.lane::text AS lane, j.endpoint, j.flow, j.payload,
               j.failures + j.crashes + 1 AS attempt, j.failures, j.unreachables,
@@ -835,7 +833,7 @@ changed AS (
               next.error_code AS attempt_code, next.error_message AS attempt_message, j.dispatched_at,
               coalesce(old.started_at, now() - next.ran_seconds * interval '1 second') AS began_at,
               CASE j.state WHEN 'retrying' THEN j.run_at END AS next_run_at,
-              j.failures + j.crashes + j.interruptions + j.unreachables AS efforts
+              j.failures + j.crashes + j.interruptions + j.unreachables AS efforts, j.lane, j.run_at
 ),
 moved AS (
     SELECT c.* FROM changed AS c
@@ -843,6 +841,7 @@ moved AS (
 attempts AS (
     SELECT c.* FROM changed AS c
 ),
+/* include queue/add_moved */,
 /* include jobs/ended */
 SELECT c.org_id, c.id, c.state::text AS state, c.error_code FROM changed AS c
 
@@ -873,7 +872,7 @@ changed AS (
     WHERE j.org_id = next.org_id AND j.id = next.id AND j.lease = next.lease
     RETURNING j.org_id, j.id, j.state, j.endpoint, j.flow, j.failures + j.crashes AS attempts,
               next.payload_bytes, 0 AS result_bytes, j.run_seconds, j.run_id, j.webhook,
-              j.error_code, j.error_message, old.state AS previous
+              j.error_code, j.error_message, old.state AS previous, j.lane, j.run_at
 ),
 moved AS (
     SELECT c.* FROM changed AS c
@@ -881,5 +880,6 @@ moved AS (
 attempts AS (
     /* include jobs/no_attempts */
 ),
+/* include queue/add_moved */,
 /* include jobs/ended */
 SELECT c.id FROM changed AS c

@@ -249,21 +249,25 @@ lines AS (
     SELECT l.org_id, l.lane, l.endpoint, n.flow, l.nth + 1
     FROM lines AS l
     CROSS JOIN LATERAL (
-        SELECT j.flow
-        FROM jobs AS j
-        WHERE j.state = 'queued' AND j.lane = l.lane AND j.endpoint = l.endpoint
-          AND j.org_id = l.org_id AND (j.flow > l.flow OR l.flow IS NULL)
-        ORDER BY j.flow
+        SELECT q.flow
+        FROM queue AS q
+        WHERE q.lane = l.lane AND q.endpoint = l.endpoint
+          AND q.org_id = l.org_id AND (q.flow > l.flow OR l.flow IS NULL)
+        ORDER BY q.flow
         LIMIT 1
     ) AS n
     WHERE l.nth < :flows_max::integer
 )
 SELECT (
-           SELECT count(*)
+           SELECT least(coalesce(sum(before.jobs), 0), :jobs_max::integer)::bigint
            FROM (
-               SELECT FROM jobs AS j
-               WHERE j.state = 'queued' AND j.lane = a.lane AND j.endpoint = a.endpoint
-                 AND j.org_id = a.org_id AND j.flow = a.flow AND (j.run_at, j.id) < (a.run_at, a.id)
+               SELECT CASE WHEN (q.run_at, q.id) < (a.run_at, a.id) THEN cardinality(q.ids) ELSE (
+                          SELECT count(*) FROM unnest(q.ids) AS n (id) WHERE n.id < a.id
+                      ) END AS jobs
+               FROM queue AS q
+               WHERE q.lane = a.lane AND q.endpoint = a.endpoint
+                 AND q.org_id = a.org_id AND q.flow = a.flow AND q.run_at <= a.run_at
+               ORDER BY q.run_at, q.id
                LIMIT :jobs_max::integer
            ) AS before
        ) AS jobs,
@@ -302,13 +306,18 @@ SELECT n.id
 FROM (
     (
         SELECT 1 AS rank, j.id
-        FROM jobs AS j
-        WHERE j.state = 'queued' AND j.org_id = :org AND j.run_id = :run
-          AND j.lane = (SELECT r.lane FROM runs AS r WHERE r.org_id = :org AND r.id = :run)
-          AND j.endpoint = (SELECT r.endpoint FROM runs AS r WHERE r.org_id = :org AND r.id = :run)
-          AND j.flow >= replace(:run::uuid::text, '-', '')
-          AND j.flow < replace(:run::uuid::text, '-', '') || '0'
-        ORDER BY j.flow, j.run_at, j.id
+        FROM (
+            SELECT q.org_id, q.ids
+            FROM queue AS q
+            WHERE q.org_id = :org
+              AND q.lane = (SELECT r.lane FROM runs AS r WHERE r.org_id = :org AND r.id = :run)
+              AND q.endpoint = (SELECT r.endpoint FROM runs AS r WHERE r.org_id = :org AND r.id = :run)
+              AND q.flow >= replace(:run::uuid::text, '-', '')
+              AND q.flow < replace(:run::uuid::text, '-', '') || '0'
+            ORDER BY q.flow, q.run_at, q.id
+        ) AS q
+        CROSS JOIN LATERAL unnest(q.ids) AS n (id)
+        JOIN jobs AS j ON j.org_id = q.org_id AND j.id = n.id AND j.state = 'queued'
         LIMIT 1
     )
     UNION ALL

@@ -157,9 +157,7 @@ ORDER BY c.layer, c.stored_at, c.place
 -- The pointer to the blob is in the job's payload, and is deleted with it.
 --
 -- :age_seconds  seconds since the blob was stored   :life_seconds  seconds it may live
-WITH created AS (
-    /* include jobs/submit */
-),
+WITH /* include jobs/created */,
 noted AS (
     INSERT INTO job_inputs (
         org_id, job_id, owner, endpoint, sha256, bytes, pieces, blob_key, forget_at
@@ -192,4 +190,4 @@ named AS (
 enlisted AS (
     /* include webhooks/target_upsert */
 )
-SELECT c.id, c.staged FROM created AS c
+SELECT c.id, c.is_staged AS staged FROM created AS c

@@ -16,7 +16,8 @@ from uuid import UUID
 
 import asyncpg
 
-from coatcheck.core.queries import sql
+from coatcheck.core.queries import queue, sql
+from coatcheck.core.queries.queue import END, SIGNATURE, QueueName, copy_field
 from coatcheck.db.connection import Connection, RawConnection
 from coatcheck.db.errors import retried
 from coatcheck.db.queries import in_transaction, query_or_die
@@ -41,8 +42,6 @@ COLUMNS: Final = (
     "request_id",
 )
 
-SIGNATURE: Final = b"PGCOPY\n\xff\r\n\0" + struct.pack(">ii", 0, 0)
-END: Final = struct.pack(">h", -1)
 NULL: Final = struct.pack(">i", -1)
 PIECE_BYTES: Final = 64 * 1024
 _ROW_BYTES: Final = 100
@@ -101,11 +100,6 @@ def _common(kind: JobKind) -> tuple[bytes, bytes]:
         ]
     )
     return before, between
-
-
-def copy_field(data: bytes) -> bytes:
-    """A value, prefixed with its length."""
-    return _length(len(data)) + data
 
 
 LISTING: Final = {
@@ -193,19 +187,21 @@ async def copy(
     ids: Sequence[bytes],
     created: Counter[JobKind],
 ) -> None:
-    """Create plain jobs, with these ids, in one COPY: all or none.
+    """Create plain jobs, with these ids, by COPY: all or none.
 
     ``jobs`` yields the same jobs at every call; they are encoded while the server reads those
     before. ``created`` counts them by kind.
     """
 
     async def stream(connection: RawConnection) -> None:
-        await connection.copy_to_table(
-            "jobs",
-            source=encoded(jobs(), ids, created),
-            columns=COLUMNS,
-            format="binary",
-        )
+        async with connection.transaction():
+            await connection.copy_to_table(
+                "jobs",
+                source=encoded(jobs(), ids, created),
+                columns=COLUMNS,
+                format="binary",
+            )
+            await queue.copy(connection, _queued(jobs(), ids))
 
     try:
         await retried(lambda: db.run(stream))
@@ -217,6 +213,22 @@ async def copy(
         kind, _, _ = next(iter(jobs()))
         if not await get(db, [(kind.org, UUID(bytes=ids[0]))]):
             raise
+
+
+def _queued(jobs: Iterable[PlainJob], ids: Sequence[bytes]) -> dict[QueueName, list[bytes]]:
+    """The ids of each queue, in order."""
+    queued: dict[QueueName, list[bytes]] = {}
+    kind_before: JobKind | None = None
+    ids_of_kind: list[bytes] = []
+    for (kind, _, _), job_id in zip(jobs, ids, strict=True):
+        if kind is not kind_before:
+            name = QueueName(kind.org, kind.lane, kind.endpoint, kind.queue_key)
+            ids_of_kind = queued.setdefault(name, [])
+            kind_before = kind
+        ids_of_kind.append(job_id)
+    for each in queued.values():
+        each.sort()
+    return queued
 
 
 async def knows_key(db: Connection, org: str, idempotency_key: str) -> bool:

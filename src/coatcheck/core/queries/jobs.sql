@@ -1,24 +1,37 @@
 -- name: submit
 -- Create jobs: one statement for every caller that arrived while the last one was in flight.
 --
--- -> queued, or staged when due later. ON CONFLICT covers both the idempotency key and the id: a
--- statement whose commit was lost with its connection is simply sent again. Returns the ids that it
--- created; the caller looks up the others (find_existing).
---
--- The lane is spelt out because casting text to an enum reads the catalogue for every row.
+-- -> queued, or staged when due later. Returns the ids that it created; the caller looks up the others
+-- (find_existing).
 --
 -- One array per column; :options has those that few jobs have, as JSON, or NULL.
+WITH /* include jobs/created */
+SELECT c.id, c.is_staged AS staged FROM created AS c
+
+-- name: created
+-- Create jobs and queue them: common table expressions that give `created`. Included by the statements
+-- that submit jobs.
+created AS (
+    /* include jobs/insert */
+),
+queued AS (
+    SELECT c.org_id, c.id, c.lane, c.endpoint, c.flow, c.run_at
+    FROM created AS c
+    WHERE NOT c.is_staged
+),
+added AS (
+    /* include queue/add */
+)
+
+-- name: insert
+-- Insert the rows of new jobs. ON CONFLICT covers both the idempotency key and the id: a statement whose
+-- commit was lost with its connection is simply sent again.
 INSERT INTO jobs (
     org_id, id, lane, endpoint, flow, failures_max, payload, owner, idempotency_key,
     fingerprint, request_id, run_at, state, start_deadline, timeout_seconds, keep_completed_seconds,
     keep_failed_seconds, webhook, keeps_input, traceparent
 )
-SELECT s.org_id, s.id,
-       CASE s.lane
-           WHEN 'urgent' THEN 'urgent'::job_lane
-           WHEN 'standard' THEN 'standard'::job_lane
-           WHEN 'bulk' THEN 'bulk'::job_lane
-       END,
+SELECT s.org_id, s.id, /* include jobs/lane_of */,
        s.endpoint, s.flow, s.failures_max, s.payload, coalesce(s.owner, ''),
        s.idempotency_key, s.fingerprint, s.request_id, due.at,
        CASE WHEN due.at > now() THEN 'staged' ELSE 'queued' END::job_state,
@@ -47,14 +60,20 @@ CROSS JOIN LATERAL (
     ) AS at
 ) AS due
 ON CONFLICT DO NOTHING
-RETURNING id, state = 'staged' AS staged
+RETURNING org_id, id, lane, endpoint, flow, run_at, state = 'staged' AS is_staged
+
+-- name: lane_of
+-- The lane that `s` names: spelt out because casting text to an enum reads the catalogue for every row.
+CASE s.lane
+           WHEN 'urgent' THEN 'urgent'::job_lane
+           WHEN 'standard' THEN 'standard'::job_lane
+           WHEN 'bulk' THEN 'bulk'::job_lane
+       END
 
 -- name: submit_and_notify
 -- submit with its notification in the same transaction: see submit_plain_and_notify.
-WITH created AS (
-    /* include jobs/submit */
-)
-SELECT c.id, c.staged, notified.ok
+WITH /* include jobs/created */
+SELECT c.id, c.is_staged AS staged, notified.ok
 FROM created AS c
 CROSS JOIN (SELECT pg_notify(:channel::text, :notification::text) IS NULL AS ok) AS notified
 
@@ -63,13 +82,24 @@ CROSS JOIN (SELECT pg_notify(:channel::text, :notification::text) IS NULL AS ok)
 --
 -- As submit, without its ON CONFLICT, which costs a fifth of it. Only our own id could exist
 -- already, from a statement whose answer was lost: then submit is sent instead.
+WITH /* include jobs/queued_plain */
+/* include jobs/insert_plain */
+
+-- name: queued_plain
+-- Queue the jobs of insert_plain: common table expressions.
+queued AS MATERIALIZED (
+    SELECT s.org_id, s.id, /* include jobs/lane_of */ AS lane, s.endpoint, s.flow, now() AS run_at
+    FROM unnest(:orgs::text[], :ids::uuid[], :lanes::text[], :endpoints::text[], :flows::text[])
+        AS s (org_id, id, lane, endpoint, flow)
+),
+added AS (
+    /* include queue/add */
+)
+
+-- name: insert_plain
+-- Insert the rows of plain jobs.
 INSERT INTO jobs (org_id, id, lane, endpoint, flow, failures_max, payload, owner, request_id)
-SELECT s.org_id, s.id,
-       CASE s.lane
-           WHEN 'urgent' THEN 'urgent'::job_lane
-           WHEN 'standard' THEN 'standard'::job_lane
-           WHEN 'bulk' THEN 'bulk'::job_lane
-       END,
+SELECT s.org_id, s.id, /* include jobs/lane_of */,
        s.endpoint, s.flow, s.failures_max, s.payload, coalesce(s.owner, ''),
        s.request_id
 FROM unnest(
@@ -81,8 +111,9 @@ FROM unnest(
 -- submit_plain with its notification in the same transaction: for a few jobs at a quiet time, when
 -- another round trip would show and nobody else wants the lock that NOTIFY takes.
 WITH created AS (
-    /* include jobs/submit_plain */
-)
+    /* include jobs/insert_plain */
+),
+/* include jobs/queued_plain */
 SELECT pg_notify(:channel::text, :notification::text)
 
 -- name: find_existing
@@ -176,7 +207,7 @@ changed AS (
     WHERE j.org_id = next.org_id AND j.id = next.id
     RETURNING j.org_id, j.id, j.state, j.endpoint, j.flow, j.failures + j.crashes AS attempts,
               next.payload_bytes, 0 AS result_bytes, j.run_seconds, j.run_id, j.webhook,
-              j.error_code, j.error_message, old.state AS previous
+              j.error_code, j.error_message, old.state AS previous, j.lane, j.run_at
 ),
 asked AS (
     UPDATE jobs AS j
@@ -205,6 +236,7 @@ moved AS (
 attempts AS (
     /* include jobs/no_attempts */
 ),
+/* include queue/leave */,
 /* include jobs/ended */
 SELECT b.state::text AS before, coalesce(c.state, a.state, b.state)::text AS after, b.lease >> 40 AS boot
 FROM before AS b
@@ -212,66 +244,47 @@ LEFT JOIN changed AS c ON c.id = b.id
 LEFT JOIN asked AS a ON a.id = b.id
 
 -- name: backlog
--- How many jobs of these endpoints an organisation has queued, counted up to :count_max. Every lane is named,
--- so that jobs_ready is read only where such jobs are.
-SELECT count(*)
+-- How many jobs of these endpoints an organisation has queued, counted up to :count_max. Each lane and
+-- endpoint is a range of queue_order; the order keeps the planner from the primary key, by which it would
+-- read the jobs of other endpoints, too.
+SELECT least(coalesce(sum(waiting.jobs), 0), :count_max::integer)::integer
 FROM (
-    SELECT
-    FROM jobs AS j
-    WHERE j.state = 'queued' AND j.lane IN ('urgent', 'standard', 'bulk')
-      AND j.endpoint = ANY (:endpoints::text[]) AND j.org_id = :org
-    LIMIT :count_max
-) AS waiting
-
--- name: org_backlog
--- How many jobs an organisation has queued, tasks included, counted up to :count_max.
---
--- A loose scan of jobs_ready finds the endpoints that have queued jobs, with one probe each; of those
--- it reads the organisation's own entries and no others. So it costs what it counts, however long the
--- history or other queues are, and no caller has to know the endpoints.
-WITH RECURSIVE lines AS (
-    (
-        SELECT j.lane, j.endpoint
-        FROM jobs AS j
-        WHERE j.state = 'queued'
-        ORDER BY j.lane, j.endpoint
-        LIMIT 1
-    )
-    UNION ALL
-    SELECT next.lane, next.endpoint
-    FROM lines AS l
+    SELECT own.jobs
+    FROM unnest(enum_range(NULL::job_lane)) AS l (lane)
+    CROSS JOIN unnest(:endpoints::text[]) AS e (endpoint)
     CROSS JOIN LATERAL (
-        SELECT j.lane, j.endpoint
-        FROM jobs AS j
-        WHERE j.state = 'queued' AND (j.lane, j.endpoint) > (l.lane, l.endpoint)
-        ORDER BY j.lane, j.endpoint
-        LIMIT 1
-    ) AS next
-)
-SELECT count(*)
-FROM (
-    SELECT
-    FROM lines AS l
-    CROSS JOIN LATERAL (
-        SELECT
-        FROM jobs AS j
-        WHERE j.state = 'queued' AND j.lane = l.lane AND j.endpoint = l.endpoint AND j.org_id = :org
+        SELECT cardinality(q.ids) AS jobs
+        FROM queue AS q
+        WHERE q.lane = l.lane AND q.endpoint = e.endpoint AND q.org_id = :org
+        ORDER BY q.flow, q.run_at, q.id
         LIMIT :count_max
     ) AS own
     LIMIT :count_max
 ) AS waiting
 
+-- name: org_backlog
+-- How many jobs an organisation has queued, tasks included, counted up to :count_max. Reads the
+-- organisation's part of the queue by its primary key: it costs what it counts, however long the history or
+-- other queues are.
+SELECT least(coalesce(sum(waiting.jobs), 0), :count_max::integer)::integer
+FROM (
+    SELECT cardinality(q.ids) AS jobs
+    FROM queue AS q
+    WHERE q.org_id = :org
+    LIMIT :count_max
+) AS waiting
+
 -- name: depth
 -- How many jobs are queued, postponed and held, by lane and state, and how long the oldest has been due.
--- Reads the partial indexes of live states, never the history.
-SELECT lane::text AS lane, state::text AS state, count(*) AS jobs,
+-- Reads the queue and the partial indexes of live states, never the history.
+SELECT lane::text AS lane, state::text AS state, sum(jobs)::bigint AS jobs,
        extract(epoch FROM clock_timestamp() - min(run_at))::double precision AS oldest_seconds
 FROM (
-    SELECT lane, state, run_at FROM jobs WHERE state = 'queued'
+    SELECT lane, 'queued'::job_state AS state, run_at, cardinality(ids) AS jobs FROM queue
     UNION ALL
-    SELECT lane, state, run_at FROM jobs WHERE state IN ('staged', 'retrying')
+    SELECT lane, state, run_at, 1 FROM jobs WHERE state IN ('staged', 'retrying')
     UNION ALL
-    SELECT lane, state, run_at FROM jobs WHERE lease IS NOT NULL
+    SELECT lane, state, run_at, 1 FROM jobs WHERE lease IS NOT NULL
 ) AS live
 GROUP BY lane, state
 

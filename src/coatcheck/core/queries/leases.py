@@ -75,7 +75,8 @@ class ClaimOrder:
     ``turns`` remembers where each lane's next claim continues; a claim moves it. ``holders`` is for
     a lane whose free slots are reserved for organisations that hold none: it names those that hold
     some, and each of the others gets one job. A claim sets ``look_again_seconds`` if it left jobs
-    that wait only for time to pass, such as for a token of their rate: when to claim again.
+    that wait only for time to pass, such as for a token of their rate: when to claim again. It sets
+    ``was_locked_out`` if it found work and got none, because others had locked all of it.
     """
 
     lanes: list[str]
@@ -86,6 +87,7 @@ class ClaimOrder:
     turns: dict[str, ClaimRotation] = field(default_factory=dict)
     holders: Sequence[Collection[str] | None] = ()
     look_again_seconds: float | None = None
+    was_locked_out: bool = False
     _sent: dict[str, dict[str, QueuePosition]] = field(default_factory=dict)
 
     def arguments(self, *, limited: bool) -> list[Any]:
@@ -161,6 +163,9 @@ async def exchange(
         [len(done.job.payload) for done in completions],
         keep_completed_seconds,
     )
+    order.was_locked_out = bool(rows) and rows[-1][0] is None
+    if order.was_locked_out:
+        rows.pop()
     accepted = {row[1] for row in rows if row[2] is None}
     order.move([(row[2], row[0], row[3], row[4]) for row in rows if row[1] is None], limited=False)
     claimed = [row for row in rows if row[1] is not None and row[2] is not None]

@@ -21,7 +21,7 @@ changed AS (
     WHERE j.org_id = next.org_id AND j.id = next.id
     RETURNING j.org_id, j.id, j.lane, j.request_id, j.state, j.endpoint, j.flow,
               j.failures + j.crashes AS attempts, next.payload_bytes, 0 AS result_bytes, j.run_seconds, j.run_id, j.webhook,
-              j.error_code, j.error_message, old.state AS previous
+              j.error_code, j.error_message, old.state AS previous, j.run_at
 ),
 moved AS (
     SELECT c.* FROM changed AS c
@@ -29,6 +29,7 @@ moved AS (
 attempts AS (
     /* include jobs/no_attempts */
 ),
+/* include queue/leave */,
 /* include jobs/ended */
 SELECT c.id, c.endpoint, c.state::text AS state, c.org_id, c.lane::text AS lane, c.error_code,
        c.request_id, c.attempts
@@ -185,8 +186,9 @@ moved AS (
     FROM due AS d
     WHERE j.org_id = d.org_id AND j.id = d.id
     RETURNING j.org_id, j.id, j.state, j.endpoint, j.flow, j.failures + j.crashes AS attempts,
-              j.run_id, j.webhook, NULL AS error_code, old.state AS previous
+              j.run_id, j.webhook, NULL AS error_code, old.state AS previous, j.lane, j.run_at
 ),
+/* include queue/add_moved */,
 notified AS (
     /* include webhooks/write_deliveries_from_moved */
 )
@@ -285,7 +287,7 @@ changed AS (
               'crashed' AS outcome, 'worker_lost' AS attempt_code,
               next.reason AS attempt_message, j.dispatched_at, old.started_at AS began_at,
               CASE j.state WHEN 'retrying' THEN j.run_at END AS next_run_at,
-              j.failures + j.crashes + j.interruptions + j.unreachables AS efforts
+              j.failures + j.crashes + j.interruptions + j.unreachables AS efforts, j.run_at
 ),
 moved AS (
     SELECT c.* FROM changed AS c
@@ -293,6 +295,7 @@ moved AS (
 attempts AS (
     SELECT c.* FROM changed AS c
 ),
+/* include queue/add_moved */,
 /* include jobs/ended */
 SELECT c.id, c.endpoint, c.state::text AS state, c.org_id, c.lane::text AS lane, c.error_code,
        c.request_id, c.attempts

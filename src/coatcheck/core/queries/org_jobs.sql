@@ -162,7 +162,13 @@ created AS (
     FROM old_job AS o
     WHERE o.state IN ('failed', 'cancelled') AND o.payload IS NOT NULL AND o.run_id IS NULL
     ON CONFLICT DO NOTHING
-    RETURNING org_id, id, webhook
+    RETURNING org_id, id, webhook, lane, endpoint, flow, run_at
+),
+queued AS (
+    SELECT c.org_id, c.id, c.lane, c.endpoint, c.flow, c.run_at FROM created AS c
+),
+added AS (
+    /* include queue/add */
 ),
 bound AS (
     INSERT INTO job_webhooks (org_id, job_id, target_id, tells)
@@ -230,9 +236,10 @@ WITH walked AS MATERIALIZED (
 -- Parameters as in walk
 WITH live AS MATERIALIZED (
     (
-        SELECT j.id, j.run_id
-        FROM jobs AS j
-        WHERE j.state = 'queued' AND j.lane IN ('urgent', 'standard', 'bulk') AND j.org_id = :org
+        SELECT n.id, NULL::uuid AS run_id
+        FROM queue AS q
+        CROSS JOIN LATERAL unnest(q.ids) AS n (id)
+        WHERE q.org_id = :org
         LIMIT :rows_max + 1
     )
     UNION ALL
@@ -254,7 +261,7 @@ walked AS MATERIALIZED (
     SELECT j.id, (/* include org_jobs/filter */) AS fits
     FROM live AS l
     CROSS JOIN LATERAL (SELECT * FROM jobs AS j WHERE j.org_id = :org AND j.id = l.id) AS j
-    WHERE l.run_id IS NULL AND l.id < :before::uuid AND l.id >= :above::uuid
+    WHERE j.run_id IS NULL AND l.id < :before::uuid AND l.id >= :above::uuid
       AND (SELECT count(*) FROM live) <= :rows_max
 ),
 page AS MATERIALIZED (

@@ -1,7 +1,7 @@
 -- name: flows
 -- The flows that have queued jobs, and how many: of one organisation, or of all.
 --
--- A loose scan of jobs_ready, like the claim's (jobs/ready_flows): each flow is found by one index
+-- A loose scan of queue_order, like the claim's (jobs/ready_flows): each flow is found by one index
 -- probe, and counted no further than its part of :count_max. Reads live rows only, and no more than a bound:
 -- neither the history nor a queue of millions shows.
 --
@@ -12,20 +12,19 @@
 -- :of_a_flow_min  jobs of a flow to count at least   :count_max  jobs to count in all
 WITH RECURSIVE queues AS (
     (
-        SELECT j.lane, j.endpoint
-        FROM jobs AS j
-        WHERE j.state = 'queued'
-        ORDER BY j.lane, j.endpoint
+        SELECT q.lane, q.endpoint
+        FROM queue AS q
+        ORDER BY q.lane, q.endpoint
         LIMIT 1
     )
     UNION ALL
     SELECT n.lane, n.endpoint
     FROM queues AS d
     CROSS JOIN LATERAL (
-        SELECT j.lane, j.endpoint
-        FROM jobs AS j
-        WHERE j.state = 'queued' AND (j.lane, j.endpoint) > (d.lane, d.endpoint)
-        ORDER BY j.lane, j.endpoint
+        SELECT q.lane, q.endpoint
+        FROM queue AS q
+        WHERE (q.lane, q.endpoint) > (d.lane, d.endpoint)
+        ORDER BY q.lane, q.endpoint
         LIMIT 1
     ) AS n
 ),
@@ -37,11 +36,11 @@ places AS MATERIALIZED (
             (
                 SELECT n.org_id, n.flow
                 FROM (
-                    SELECT j.org_id, j.flow
-                    FROM jobs AS j
-                    WHERE j.state = 'queued' AND j.lane = d.lane AND j.endpoint = d.endpoint
-                      AND j.org_id >= CASE WHEN :org = '*' THEN '' ELSE :org END
-                    ORDER BY j.org_id, j.flow
+                    SELECT q.org_id, q.flow
+                    FROM queue AS q
+                    WHERE q.lane = d.lane AND q.endpoint = d.endpoint
+                      AND q.org_id >= CASE WHEN :org = '*' THEN '' ELSE :org END
+                    ORDER BY q.org_id, q.flow
                     LIMIT 1
                 ) AS n
                 WHERE n.org_id = :org OR :org = '*'
@@ -50,11 +49,11 @@ places AS MATERIALIZED (
             SELECT n.org_id, n.flow
             FROM found AS f
             CROSS JOIN LATERAL (
-                SELECT j.org_id, j.flow
-                FROM jobs AS j
-                WHERE j.state = 'queued' AND j.lane = d.lane AND j.endpoint = d.endpoint
-                  AND (j.org_id, j.flow) > (f.org_id, f.flow)
-                ORDER BY j.org_id, j.flow
+                SELECT q.org_id, q.flow
+                FROM queue AS q
+                WHERE q.lane = d.lane AND q.endpoint = d.endpoint
+                  AND (q.org_id, q.flow) > (f.org_id, f.flow)
+                ORDER BY q.org_id, q.flow
                 LIMIT 1
             ) AS n
             WHERE n.org_id = :org OR :org = '*'
@@ -63,29 +62,27 @@ places AS MATERIALIZED (
     ) AS f
     LIMIT :flows_max::integer
 )
-SELECT p.org_id, p.flow, p.endpoint, p.lane::text AS lane, q.jobs,
-       q.jobs >= b.most AS is_more,
+SELECT p.org_id, p.flow, p.endpoint, p.lane::text AS lane, counted.jobs,
+       counted.jobs >= b.most AS is_more,
        date_part('epoch', now() - o.run_at) AS oldest_seconds
 FROM places AS p
 CROSS JOIN (
     SELECT greatest(:of_a_flow_min::integer, :count_max::integer / greatest(1, count(*)))::integer AS most FROM places
 ) AS b
 CROSS JOIN LATERAL (
-    SELECT count(*) AS jobs
+    SELECT least(sum(found.jobs), b.most) AS jobs
     FROM (
-        SELECT
-        FROM jobs AS j
-        WHERE j.state = 'queued' AND j.lane = p.lane AND j.endpoint = p.endpoint
-          AND j.org_id = p.org_id AND j.flow = p.flow
+        SELECT cardinality(q.ids) AS jobs
+        FROM queue AS q
+        WHERE q.lane = p.lane AND q.endpoint = p.endpoint AND q.org_id = p.org_id AND q.flow = p.flow
         LIMIT b.most
-    ) AS counted
-) AS q
+    ) AS found
+) AS counted
 CROSS JOIN LATERAL (
-    SELECT j.run_at
-    FROM jobs AS j
-    WHERE j.state = 'queued' AND j.lane = p.lane AND j.endpoint = p.endpoint
-      AND j.org_id = p.org_id AND j.flow = p.flow
-    ORDER BY j.run_at, j.id
+    SELECT q.run_at
+    FROM queue AS q
+    WHERE q.lane = p.lane AND q.endpoint = p.endpoint AND q.org_id = p.org_id AND q.flow = p.flow
+    ORDER BY q.run_at, q.id
     LIMIT 1
 ) AS o
 

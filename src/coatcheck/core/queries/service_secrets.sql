@@ -23,7 +23,7 @@ JOIN service_secrets AS s ON s.org_id = wanted.org_id AND s.id = wanted.id
 -- Reads a page of retired rows, by the index service_secrets_retired, so that an organisation that
 -- retires many costs the others nothing; the next page begins after the last row of this one. Jobs of
 -- one endpoint are found by their flow. Waiting jobs are read once for each endpoint and organisation
--- of the page, in jobs_ready and jobs_postponed, and not for each of its rows: an organisation may have
+-- of the page, in queue_order and jobs_postponed, and not for each of its rows: an organisation may have
 -- many of both. Held jobs are read once, in jobs_held. OFFSET 0 makes runs be looked up row by row, by
 -- index: as a join it would read those of all organisations. Tasks have flows of their own, and their
 -- run names its secrets.
@@ -56,8 +56,15 @@ waiting AS MATERIALIZED (
     CROSS JOIN LATERAL (
         SELECT min(j.created_at) AS oldest
         FROM unnest(enum_range(NULL::job_lane)) AS l (lane)
-        JOIN jobs AS j ON j.state = 'queued' AND j.lane = l.lane AND j.endpoint = :endpoint::text
-            AND j.org_id = f.org_id AND j.flow = f.endpoint_id
+        CROSS JOIN LATERAL (
+            SELECT q.org_id, q.ids
+            FROM queue AS q
+            WHERE q.lane = l.lane AND q.endpoint = :endpoint::text
+              AND q.org_id = f.org_id AND q.flow = f.endpoint_id
+            ORDER BY q.run_at, q.id
+        ) AS q
+        CROSS JOIN LATERAL unnest(q.ids) AS n (id)
+        JOIN jobs AS j ON j.org_id = q.org_id AND j.id = n.id AND j.state = 'queued'
     ) AS q
     LEFT JOIN (
         SELECT o.org_id, j.flow, min(j.created_at) AS oldest

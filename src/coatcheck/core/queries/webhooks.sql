@@ -632,9 +632,7 @@ WHERE k.org_id = :org
 
 -- name: submit
 -- jobs/submit for jobs of which some have webhooks: writes those in the same statement.
-WITH created AS (
-    /* include jobs/submit */
-),
+WITH /* include jobs/created */,
 bound AS (
     /* include webhooks/add_job_webhooks */
 ),
@@ -644,7 +642,7 @@ named AS (
 enlisted AS (
     /* include webhooks/target_upsert */
 )
-SELECT c.id, c.staged FROM created AS c
+SELECT c.id, c.is_staged AS staged FROM created AS c
 
 -- name: submitted_targets
 -- The targets of submissions, :orgs and :options as in jobs/submit: for webhooks/target_upsert.

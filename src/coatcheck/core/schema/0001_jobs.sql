@@ -111,10 +111,45 @@ CREATE TABLE jobs (
 CREATE UNIQUE INDEX jobs_idempotency ON jobs (org_id, idempotency_key)
     WHERE idempotency_key IS NOT NULL;
 
--- The claim walks it: the flows of an endpoint that have work, then each flow's oldest jobs.
--- `endpoint` comes before `org_id` because a worker asks only for the endpoints it serves.
-CREATE INDEX jobs_ready ON jobs (lane, endpoint, org_id, flow, run_at, id)
-    WHERE state = 'queued';
+-- Where claims find queued jobs. A row names the jobs that one statement queued in one flow, up to 64
+-- of them, in the order of their ids: so a job costs the queue a share of a row and of an index entry,
+-- when it is queued and again when it is claimed (docs/adr/0060).
+--
+-- `jobs.state` decides whether a job is queued. Every queued job is named by one row, with its own lane,
+-- endpoint, flow and run_at; whoever queues a job writes the row in the same statement or transaction
+-- (queue/add). A row may also name a job that is not queued any more, such as one that was cancelled
+-- while a claim had locked the row: the next claim that meets it leaves it out.
+--
+-- A claim locks rows and then their jobs, and waits for neither. Whoever takes jobs out of the queue in
+-- another way locks the jobs first, and skips a row that is locked.
+CREATE TABLE queue (
+    org_id   text COLLATE "C" NOT NULL,
+    -- The last of `ids`. Claims take them from the front, so a row keeps its key.
+    id       uuid NOT NULL,
+    lane     job_lane NOT NULL,
+    endpoint text COLLATE "C" NOT NULL,
+    flow     text COLLATE "C" NOT NULL,
+    run_at   timestamptz NOT NULL DEFAULT now(),
+    ids      uuid[] NOT NULL,
+    -- So that a job can be queued again whatever an older row still says of it.
+    seq      bigint GENERATED ALWAYS AS IDENTITY,
+
+    PRIMARY KEY (org_id, id, seq),
+
+    CONSTRAINT a_row_is_known_by_its_last_job CHECK (id = ids[cardinality(ids)])
+) WITH (
+    fillfactor = 70,
+    -- Rows live for moments, and every claim steps over the dead ones.
+    autovacuum_vacuum_scale_factor = 0.02,
+    autovacuum_vacuum_threshold = 1000,
+    autovacuum_analyze_scale_factor = 0.05,
+    autovacuum_analyze_threshold = 5000,
+    autovacuum_vacuum_cost_delay = 1
+);
+
+-- The claim walks it: the flows of an endpoint that have work, then each flow's oldest rows. `endpoint`
+-- comes before `org_id` because a worker asks only for the endpoints it serves.
+CREATE INDEX queue_order ON queue (lane, endpoint, org_id, flow, run_at, id);
 
 -- The loop that queues due jobs walks it.
 CREATE INDEX jobs_due ON jobs (run_at)

@@ -21,8 +21,9 @@ from uuid import UUID
 
 import asyncpg
 
-from coatcheck.core.queries import jobs
-from coatcheck.core.queries.jobs import END, NULL, SIGNATURE, copy_field
+from coatcheck.core.queries import jobs, queue
+from coatcheck.core.queries.jobs import NULL
+from coatcheck.core.queries.queue import END, SIGNATURE, QueueName, copy_field
 from coatcheck.crash import crash_point
 from coatcheck.db.connection import Connection, RawConnection
 from coatcheck.db.notifications import CHANGED, READY, Notifier
@@ -69,6 +70,8 @@ _ID_LENGTH: Final = struct.pack(">i", 16)
 _index_and_length: Final = struct.Struct(">iii").pack
 _unnamed: Final = struct.Struct(">iiii").pack
 _BUCKETS: Final = 256
+_ROW_PARTS: Final = 7
+"""How many pieces the encoding of a task's row has. The second is its id."""
 _KEYS_MAX: Final = 10_000
 """How many encoded queue keys are cached."""
 
@@ -87,7 +90,8 @@ class TaskBlock(NamedTuple):
 
 @dataclass(slots=True)
 class TaskChunk:
-    """Tasks as a COPY stream, and the lines of them. ``first`` is the first task's number."""
+    """Tasks as a COPY stream, their ids by queue, and the lines of them. ``first`` is the first
+    task's number."""
 
     first: int
     tasks: int = 0
@@ -95,6 +99,7 @@ class TaskChunk:
     size: int = 0
     bad: list[BadLine] = field(default_factory=list)
     pieces: list[bytes] = field(default_factory=list)
+    queued: dict[QueueName, list[bytes]] = field(default_factory=dict)
 
 
 class TooManyTasks(Exception):
@@ -115,6 +120,7 @@ async def encode(snapshot: IngestSnapshot, first: int, blocks: Iterable[TaskBloc
     id_text = f"{to_text(snapshot.run)}:".encode()
     encoded: dict[str, bytes] = {}
     plain = between(run_queue_key(snapshot.run))
+    queue_keys = {plain: run_queue_key(snapshot.run)}
     buckets: list[list[bytes]] = [[] for _ in range(_BUCKETS)]
     chunk = TaskChunk(first)
     index = first
@@ -136,7 +142,9 @@ async def encode(snapshot: IngestSnapshot, first: int, blocks: Iterable[TaskBloc
                 except KeyError:
                     if len(encoded) >= _KEYS_MAX:
                         encoded.clear()
-                    common = encoded[key] = between(run_queue_key(snapshot.run, key))
+                    queue_key = run_queue_key(snapshot.run, key)
+                    common = encoded[key] = between(queue_key)
+                    queue_keys[common] = queue_key
             payload_size = len(given) + frame
             task = sha256(id_text + b"%d" % index).digest()
             buckets[task[0]] += (
@@ -153,7 +161,24 @@ async def encode(snapshot: IngestSnapshot, first: int, blocks: Iterable[TaskBloc
             index += 1
         await asyncio.sleep(0)
     chunk.pieces = [SIGNATURE, *(b"".join(bucket) for bucket in buckets if bucket), END]
+    chunk.queued = {
+        QueueName(snapshot.org, snapshot.lane, snapshot.endpoint, queue_keys[common]): ids
+        for common, ids in _ids_in_order(buckets).items()
+    }
     return chunk
+
+
+def _ids_in_order(buckets: Iterable[Sequence[bytes]]) -> dict[bytes, list[bytes]]:
+    """The ids of tasks, in order, by the columns that they have in common with their queue's."""
+    found: dict[bytes, list[bytes]] = {}
+    for bucket in buckets:
+        ids, commons = bucket[1::_ROW_PARTS], bucket[2::_ROW_PARTS]
+        for task, common in sorted(zip(ids, commons, strict=True)):
+            try:
+                found[common].append(task)
+            except KeyError:
+                found[common] = [task]
+    return found
 
 
 def _common(snapshot: IngestSnapshot) -> tuple[bytes, Callable[[str], bytes]]:
@@ -293,6 +318,7 @@ async def write_chunk(
                 columns=COLUMNS,
                 format="binary",
             )
+            await queue.copy(connection, written.queued)
             kept = written.bad[: max(0, BAD_LINES_KEPT_MAX - snapshot.part_bad_lines)]
             if not await sql.fetch(
                 connection,

@@ -85,10 +85,11 @@ class _AfterTask(msgspec.Struct, frozen=True, array_like=True, tag="n"):
 
 
 class _AfterPlace(msgspec.Struct, frozen=True, array_like=True, tag="q"):
-    """A cursor after this place in the queue."""
+    """A cursor after this place in the queue: a task in a row of it."""
 
     queue_key: str
     run_at: Annotated[datetime, msgspec.Meta(tz=True)]
+    row: UUID
     uuid: UUID
 
 
@@ -310,21 +311,21 @@ class TaskRepository:
             start = (
                 cursor
                 if isinstance(cursor, _AfterPlace)
-                else _AfterPlace(run_queue_key(run.uuid), _LONG_AGO, UUID(int=0))
+                else _AfterPlace(run_queue_key(run.uuid), _LONG_AGO, UUID(int=0), UUID(int=0))
             )
             queued = await sql.fetch(
                 self._db,
                 "tasks/queued",
                 org=view.org,
-                batch=view.uuid,
                 run=run.uuid,
                 after_queue_key=start.queue_key,
                 after_run_at=start.run_at,
+                after_row=start.row,
                 after_id=start.uuid,
                 result_bytes_max=page_result_bytes_max(limit + 1),
                 limit=limit + 1,
             )
-        page = [_view(row[:-2]) for row in queued[:limit]]
+        page = [_view(row[:-3]) for row in queued[:limit]]
         room = limit - len(page)
         if len(queued) <= limit:
             after = cursor.index if isinstance(cursor, _AfterTask) else _START.index
@@ -336,7 +337,7 @@ class TaskRepository:
             if room:
                 return page + later[:room], _encoded(_AfterTask(later[room - 1].index))
         last = queued[limit - 1]  # the page is full: others start on the next
-        return page, _encoded(_AfterPlace(last["flow"], last["run_at"], last["id"]))
+        return page, _encoded(_AfterPlace(last["flow"], last["run_at"], last["row"], last["id"]))
 
     async def _at(
         self, view: BatchView, places: Sequence[TaskPlace], limit: int

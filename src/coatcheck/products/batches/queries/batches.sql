@@ -35,8 +35,19 @@ written AS (
     CROSS JOIN unnest(:ids::uuid[], :payloads::bytea[], :custom_ids::text[], :queue_keys::text[])
         WITH ORDINALITY AS t (id, payload, custom_id, flow, number)
     WHERE b.org_id = :org AND b.id = :batch
-)
+    RETURNING org_id, id, lane, endpoint, flow, run_at
+),
+/* include batches/queue_written */
 SELECT r.first FROM run AS r
+
+-- name: queue_written
+-- Queue the tasks that a statement wrote: common table expressions from its `written`.
+queued AS (
+    SELECT w.org_id, w.id, w.lane, w.endpoint, w.flow, w.run_at FROM written AS w
+),
+added AS (
+    /* include coatcheck.core:queue/add */
+)
 
 -- name: cancel
 -- Request the cancellation of a run, and close it. Maintenance cancels its waiting tasks in small
@@ -173,7 +184,9 @@ written AS (
     FROM created AS c
     CROSS JOIN unnest(:ids::uuid[], :payloads::bytea[], :custom_ids::text[], :queue_keys::text[])
         WITH ORDINALITY AS t (id, payload, custom_id, flow, number)
-)
+    RETURNING org_id, id, lane, endpoint, flow, run_at
+),
+/* include batches/queue_written */
 SELECT c.id FROM created AS c
 
 -- name: delete

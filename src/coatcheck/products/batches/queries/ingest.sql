@@ -191,17 +191,23 @@ LIMIT :parts_max::integer
 -- retrying -> queued, for the job of the run's next part. It found other parts before it, and waits
 -- with growing delays: so any number of waiting parts costs few attempts. No webhook is written: it is
 -- an internal job.
-UPDATE jobs AS j
-SET state = 'queued', run_at = now(), updated_at = now()
-FROM (
-    SELECT p.org_id, p.ingest_job
-    FROM batch_parts AS p
-    WHERE p.org_id = :org AND p.run_id = :run AND p.state = 'pending' AND p.state <> 'done'
-    ORDER BY p.position
-    LIMIT 1
-) AS following
-WHERE j.org_id = following.org_id AND j.id = following.ingest_job AND j.state = 'retrying'
-RETURNING j.id
+WITH queued AS (
+    UPDATE jobs AS j
+    SET state = 'queued', run_at = now(), updated_at = now()
+    FROM (
+        SELECT p.org_id, p.ingest_job
+        FROM batch_parts AS p
+        WHERE p.org_id = :org AND p.run_id = :run AND p.state = 'pending' AND p.state <> 'done'
+        ORDER BY p.position
+        LIMIT 1
+    ) AS following
+    WHERE j.org_id = following.org_id AND j.id = following.ingest_job AND j.state = 'retrying'
+    RETURNING j.org_id, j.id, j.lane, j.endpoint, j.flow, j.run_at
+),
+added AS (
+    /* include coatcheck.core:queue/add */
+)
+SELECT q.id FROM queued AS q
 
 -- name: redrive
 -- failed -> pending, for a part that another job now ingests from where it stopped. Its error stays
@@ -277,7 +283,9 @@ written AS (
     JOIN batches AS b ON b.org_id = p.org_id AND b.id = p.batch_id
     CROSS JOIN old AS o
     ORDER BY (:copies::uuid[])[o.number]
+    RETURNING org_id, id, lane, endpoint, flow, run_at
 ),
+/* include batches/queue_written */,
 placed AS (
     INSERT INTO batch_positions (org_id, batch_id, position, run_number, run_id, task_index)
     SELECT p.org_id, p.batch_id, o.position, r.number, r.id, :run_tasks + o.number - 1

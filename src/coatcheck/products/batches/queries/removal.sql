@@ -13,13 +13,15 @@ RETURNING id
 -- :rows_max of the queued ones, and as many of the others.
 WITH queued AS MATERIALIZED (
     SELECT j.org_id, j.id, octet_length(j.payload) AS payload_bytes
-    FROM jobs AS j
-    WHERE j.state = 'queued' AND j.org_id = :org AND j.run_id = :run
-      AND j.lane = (SELECT r.lane FROM runs AS r WHERE r.org_id = :org AND r.id = :run)
-      AND j.endpoint = (SELECT r.endpoint FROM runs AS r WHERE r.org_id = :org AND r.id = :run)
-      AND j.flow >= replace(:run::uuid::text, '-', '')
-      AND j.flow < replace(:run::uuid::text, '-', '') || '0'
-    ORDER BY j.flow, j.run_at, j.id
+    FROM (
+        SELECT q.org_id, q.ids
+        FROM queue AS q
+        WHERE /* include tasks/in_queue */
+        ORDER BY q.flow, q.run_at, q.id
+    ) AS q
+    CROSS JOIN LATERAL unnest(q.ids) AS n (id)
+    JOIN jobs AS j ON j.org_id = q.org_id AND j.id = n.id
+    WHERE j.state = 'queued'
     LIMIT :rows_max::integer
     FOR UPDATE OF j SKIP LOCKED
 ),
@@ -46,7 +48,7 @@ changed AS (
     WHERE j.org_id = next.org_id AND j.id = next.id
     RETURNING j.org_id, j.id, j.lane, j.state, j.endpoint, j.flow, j.failures + j.crashes AS attempts,
               next.payload_bytes, 0 AS result_bytes, j.run_seconds, j.run_id, j.webhook,
-              j.error_code, j.error_message, old.state AS previous
+              j.error_code, j.error_message, old.state AS previous, j.run_at
 ),
 moved AS (
     SELECT c.* FROM changed AS c
@@ -54,6 +56,7 @@ moved AS (
 attempts AS (
     /* include coatcheck.core:jobs/no_attempts */
 ),
+/* include coatcheck.core:queue/leave */,
 /* include coatcheck.core:jobs/ended */
 SELECT count(*) AS tasks, min(c.lane)::text AS lane FROM changed AS c
 
@@ -321,10 +324,13 @@ SELECT r.id, r.tasks,
            WHERE j.org_id = r.org_id AND j.run_id = r.id AND j.state IN ('staged', 'retrying')
        )
        AND NOT EXISTS (
-           SELECT FROM jobs AS j
-           WHERE j.state = 'queued' AND j.lane = b.lane AND j.endpoint = b.endpoint
-             AND j.org_id = r.org_id AND j.flow >= replace(r.id::text, '-', '')
-             AND j.flow < replace(r.id::text, '-', '') || '0'
+           SELECT
+           FROM queue AS q
+           CROSS JOIN LATERAL unnest(q.ids) AS n (id)
+           JOIN jobs AS j ON j.org_id = q.org_id AND j.id = n.id AND j.state = 'queued'
+           WHERE q.lane = b.lane AND q.endpoint = b.endpoint
+             AND q.org_id = r.org_id AND q.flow >= replace(r.id::text, '-', '')
+             AND q.flow < replace(r.id::text, '-', '') || '0'
        ) AS is_quiet
 FROM batches AS b
 JOIN runs AS r ON r.org_id = b.org_id AND r.group_id = b.id

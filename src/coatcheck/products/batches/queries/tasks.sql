@@ -136,17 +136,30 @@ LEFT JOIN batch_positions AS p ON p.org_id = :org AND p.run_id = :run AND p.task
 ORDER BY t.place
 
 -- name: queued
--- A run's queued tasks, in the order of the queue: one range of jobs_ready. The comparison of rows is
+-- A run's queued tasks, in the order of the queue: one range of queue_order. The first comparison is
 -- the lower end of the range, so that a page begins where the previous one ended.
-SELECT /* include tasks/view_columns */, j.flow, j.run_at
-FROM jobs AS j
-WHERE j.state = 'queued' AND j.org_id = :org AND j.run_id = :run
-  AND j.lane = (SELECT b.lane FROM batches AS b WHERE b.org_id = :org AND b.id = :batch)
-  AND j.endpoint = (SELECT b.endpoint FROM batches AS b WHERE b.org_id = :org AND b.id = :batch)
-  AND (j.flow, j.run_at, j.id) > (:after_queue_key::text, :after_run_at::timestamptz, :after_id::uuid)
-  AND j.flow < replace(:run::uuid::text, '-', '') || '0'
-ORDER BY j.flow, j.run_at, j.id
+SELECT /* include tasks/view_columns */, j.flow, j.run_at, n.row
+FROM (
+    SELECT q.org_id, q.id AS row, n.id
+    FROM queue AS q
+    CROSS JOIN LATERAL unnest(q.ids) AS n (id)
+    WHERE /* include tasks/in_queue */
+      AND (q.flow, q.run_at, q.id)
+          >= (:after_queue_key::text, :after_run_at::timestamptz, :after_row::uuid)
+      AND (q.flow, q.run_at, q.id, n.id)
+          > (:after_queue_key::text, :after_run_at::timestamptz, :after_row::uuid, :after_id::uuid)
+    ORDER BY q.flow, q.run_at, q.id, n.id
+) AS n
+JOIN jobs AS j ON j.org_id = n.org_id AND j.id = n.id AND j.state = 'queued'
 LIMIT :limit
+
+-- name: in_queue
+-- Whether a row `q` of the queue names tasks of the run :run of the organisation :org: a range of
+-- queue_order.
+q.lane = (SELECT r.lane FROM runs AS r WHERE r.org_id = :org AND r.id = :run)
+          AND q.endpoint = (SELECT r.endpoint FROM runs AS r WHERE r.org_id = :org AND r.id = :run)
+          AND q.org_id = :org AND q.flow >= replace(:run::uuid::text, '-', '')
+          AND q.flow < replace(:run::uuid::text, '-', '') || '0'
 
 -- name: running
 -- A run's running tasks, in order: jobs_run_held. Reads all of them, at most as many as there are

@@ -1,0 +1,148 @@
+-- name: add
+-- Put jobs into the queue, in the statement that queues them: from its `queued`, which gives org_id, id,
+-- lane, endpoint, flow and run_at of each. A row names up to 64 jobs of one flow, in the order of
+-- their ids (core/schema/0001_jobs.sql).
+INSERT INTO queue (org_id, id, lane, endpoint, flow, run_at, ids)
+    SELECT a.org_id, a.ids[cardinality(a.ids)], a.lane, a.endpoint, a.flow, a.run_at, a.ids
+    FROM (
+        SELECT n.org_id, n.lane, n.endpoint, n.flow, n.run_at, array_agg(n.id ORDER BY n.id) AS ids
+        FROM (
+            SELECT q.org_id, q.id, q.lane, q.endpoint, q.flow, q.run_at,
+                   (row_number() OVER (
+                       PARTITION BY q.org_id, q.lane, q.endpoint, q.flow, q.run_at ORDER BY q.id
+                   ) - 1) / 64 AS row
+            FROM queued AS q
+        ) AS n
+        GROUP BY n.org_id, n.lane, n.endpoint, n.flow, n.run_at, n.row
+    ) AS a
+
+-- name: add_moved
+-- Put the jobs into the queue that a statement queued again: common table expressions from its `moved`,
+-- which gives lane and run_at as well.
+queued AS (
+    SELECT m.org_id, m.id, m.lane, m.endpoint, m.flow, m.run_at
+    FROM moved AS m
+    WHERE m.state = 'queued'
+),
+added AS (
+    /* include queue/add */
+)
+
+-- name: take
+-- Take jobs from the front of flows for a claim: common table expressions that give `picked`, the locked
+-- rows of jobs by ctid. `lines` gives lane, endpoint, org_id and flow, how many `jobs` to take, and a
+-- `rank` to return with them.
+--
+-- Locks as many rows of the queue as have that many jobs, and then the jobs; waits for neither. Each
+-- lock is taken in one MATERIALIZED expression, because a LIMIT inside an IN subquery may be re-run and
+-- take too many. Another claim that meets a locked row goes on to the next one of the flow.
+--
+-- What was taken is removed from its row. So are jobs that are not queued any more; one that somebody
+-- has locked stays.
+locked AS MATERIALIZED (
+    SELECT r.tid, r.org_id, r.run_at, r.ids, r.room, l.rank
+    FROM lines AS l
+    CROSS JOIN LATERAL (
+        SELECT k.tid, k.org_id, k.run_at, k.ids,
+               (l.jobs + cardinality(k.ids)
+                - sum(cardinality(k.ids)) OVER (ORDER BY k.run_at, k.id))::integer AS room
+        FROM (
+            SELECT q.ctid AS tid, q.org_id, q.id, q.run_at, q.ids
+            FROM queue AS q
+            WHERE q.lane = l.lane AND q.endpoint = l.endpoint AND q.org_id = l.org_id
+              AND q.flow = l.flow
+            ORDER BY q.run_at, q.id
+            LIMIT (
+                SELECT count(*)
+                FROM (
+                    SELECT sum(f.jobs) OVER (ORDER BY f.run_at, f.id) - f.jobs AS before
+                    FROM (
+                        SELECT q.run_at, q.id, cardinality(q.ids) AS jobs
+                        FROM queue AS q
+                        WHERE q.lane = l.lane AND q.endpoint = l.endpoint AND q.org_id = l.org_id
+                          AND q.flow = l.flow
+                        ORDER BY q.run_at, q.id
+                        LIMIT l.jobs
+                    ) AS f
+                ) AS s
+                WHERE s.before < l.jobs
+            )
+            FOR UPDATE SKIP LOCKED
+        ) AS k
+    ) AS r
+    WHERE r.room > 0
+),
+wanted AS MATERIALIZED (
+    SELECT k.tid, k.org_id, k.run_at, k.rank, n.id
+    FROM locked AS k
+    CROSS JOIN LATERAL unnest(k.ids[1:k.room]) AS n (id)
+),
+picked AS MATERIALIZED (
+    SELECT j.ctid AS tid, w.id, w.run_at, w.rank
+    FROM wanted AS w
+    JOIN jobs AS j ON j.org_id = w.org_id AND j.id = w.id
+    WHERE j.state = 'queued'
+    FOR UPDATE OF j SKIP LOCKED
+),
+missed AS MATERIALIZED (
+    SELECT w.tid, array_agg(w.id ORDER BY w.id) AS ids
+    FROM wanted AS w
+    WHERE w.id NOT IN (SELECT p.id FROM picked AS p)
+      AND EXISTS (
+          SELECT FROM jobs AS j WHERE j.org_id = w.org_id AND j.id = w.id AND j.state = 'queued'
+      )
+    GROUP BY w.tid
+),
+kept AS MATERIALIZED (
+    SELECT k.tid, coalesce(m.ids, '{}') || k.ids[k.room + 1:] AS ids
+    FROM locked AS k
+    LEFT JOIN missed AS m ON m.tid = k.tid
+),
+/* include queue/keep */
+
+-- name: keep
+-- Leave only `kept` ids in rows of the queue, which the statement has locked: by ctid. Included by take
+-- and leave.
+emptied AS (
+    DELETE FROM queue AS q USING kept AS k WHERE q.ctid = k.tid AND cardinality(k.ids) = 0
+),
+shortened AS (
+    UPDATE queue AS q
+    SET ids = k.ids, id = k.ids[cardinality(k.ids)]
+    FROM kept AS k
+    WHERE q.ctid = k.tid AND cardinality(k.ids) > 0
+)
+
+-- name: leave
+-- Remove jobs from the queue that were ended there: common table expressions from `changed`, which
+-- gives previous, lane and run_at as well. Each job's row is found by one probe of queue_order. A row that
+-- a claim has locked is skipped: a claim removes what is not queued any more.
+left_behind AS MATERIALIZED (
+    SELECT c.id, r.tid
+    FROM changed AS c
+    CROSS JOIN LATERAL (
+        SELECT q.ctid AS tid, q.ids
+        FROM queue AS q
+        WHERE q.lane = c.lane AND q.endpoint = c.endpoint AND q.org_id = c.org_id
+          AND q.flow = c.flow AND q.run_at = c.run_at AND q.id >= c.id
+        ORDER BY q.id
+        LIMIT 1
+    ) AS r
+    WHERE c.previous = 'queued' AND c.id = ANY (r.ids)
+),
+rows_left AS MATERIALIZED (
+    SELECT q.ctid AS tid, q.ids
+    FROM queue AS q
+    WHERE q.ctid = ANY (ARRAY(SELECT DISTINCT b.tid FROM left_behind AS b))
+    FOR UPDATE SKIP LOCKED
+),
+kept AS MATERIALIZED (
+    SELECT r.tid, array(
+               SELECT n.id
+               FROM unnest(r.ids) WITH ORDINALITY AS n (id, place)
+               WHERE n.id NOT IN (SELECT b.id FROM left_behind AS b)
+               ORDER BY n.place
+           ) AS ids
+    FROM rows_left AS r
+),
+/* include queue/keep */
