@@ -29,6 +29,7 @@ _AT_A_TIME = 8
 
 _EXPIRE = (
     "UPDATE jobs SET expires_at = now() WHERE expires_at < 'infinity' AND expires_at > now()",
+    "UPDATE job_expiries SET expires_at = now() WHERE expires_at > now()",
     "UPDATE batch_exports SET expires_at = now() WHERE expires_at IS NOT NULL",
     # An incomplete recording is kept for an hour, in case it still arrives.
     "UPDATE voices SET deleted_at = coalesce(deleted_at, now()),"
@@ -56,7 +57,8 @@ UNION ALL SELECT blob_key FROM uploads WHERE used_by IS NOT NULL
 """
 
 _LEFT = """
-SELECT (SELECT count(*) FROM jobs) AS jobs, (SELECT count(*) FROM batches) AS batches,
+SELECT (SELECT count(*) FROM jobs) AS jobs, (SELECT count(*) FROM job_expiries) AS expiries,
+       (SELECT count(*) FROM batches) AS batches,
        (SELECT count(*) FROM voices) AS voices, (SELECT count(*) FROM uploads) AS uploads,
        (SELECT count(*) FROM artifact_records WHERE deleted_at IS NULL) AS artifacts,
        (SELECT count(*) FROM input_copies WHERE deleted_at IS NULL AND layer = 'blob') AS inputs

@@ -29,7 +29,7 @@ from coatcheck.maintenance.usage import UsageRollup
 from coatcheck.products.batches.maintenance import RunCompleter
 from tests.db.claimer import Claimer, claimer
 from tests.db.edge_guard import AsyncpgConnection, unguarded
-from tests.db.rows import ENDPOINT, ORG, connected, queueing
+from tests.db.rows import ENDPOINT, ORG, connected, recorded
 
 BATCH_TASKS = 3
 CANARY = b"canary-7-"
@@ -98,7 +98,7 @@ async def _play(sql: AsyncpgConnection, worker: Claimer, dsn: str, folder: Path)
 async def _submit(sql: AsyncpgConnection, target: UUID) -> UUID:
     job = new_id()
     await sql.execute(
-        queueing("""
+        recorded("""
         INSERT INTO jobs (org_id, id, lane, failures_max, endpoint, flow, payload, webhook,
                           idempotency_key)
         VALUES ($1, $2, 'standard', 0, $3, '', '{}', 2, $4)
@@ -150,7 +150,7 @@ async def _create_batch(sql: AsyncpgConnection, batch: UUID, run: UUID, target: 
         target,
     )
     await sql.execute(
-        queueing("""
+        recorded("""
         INSERT INTO jobs (org_id, id, lane, failures_max, endpoint, flow, payload, run_id,
                           task_index)
         SELECT $1, gen_random_uuid(), 'standard', 0, $2, $3::uuid::text, '{}', $3, n

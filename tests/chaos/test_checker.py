@@ -27,7 +27,7 @@ from chaos.checker.usage import metered_once
 from coatcheck.domain.ids import new_id
 from tests.chaos.checker_scene import BATCH_TASKS, CANARY, Check, Scene, played
 from tests.databases import Databases
-from tests.db.rows import ORG, queueing
+from tests.db.rows import ORG, recorded
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -440,7 +440,7 @@ async def _revive(scene: Scene) -> None:
 
 async def _add_job(scene: Scene) -> None:
     await scene.sql.execute(
-        queueing("""
+        recorded("""
         INSERT INTO jobs (org_id, id, lane, failures_max, endpoint, flow, payload)
         VALUES ($1, $2, 'standard', 0, 'demo.post__other', '', '{}')
         """),

@@ -23,7 +23,7 @@ from coatcheck.domain.catalogue import UPSTREAM_ENDPOINT, ServiceDefinition, Ser
 from coatcheck.domain.errors import InvalidInput, SealingKeyMissing, SecretsLost
 from tests.db.edge_guard import AsyncpgConnection
 from tests.db.plans import explain_query
-from tests.db.rows import queueing
+from tests.db.rows import recorded
 
 OLD, NEW = "o" * 32, "n" * 32
 URL = "https://upstream.example"
@@ -413,7 +413,7 @@ async def test_a_prune_reads_the_jobs_of_those_it_looks_at_and_no_others(
     catalogue: Catalogue, connection: AsyncpgConnection
 ) -> None:
     await connection.execute(
-        queueing("""
+        recorded("""
         INSERT INTO jobs (org_id, id, lane, endpoint, flow, failures_max, payload, created_at)
         SELECT 'other' || n % 10, uuidv7(), 'bulk', $1, 'docs.v1.post__a', 0, '{}',
                now() - interval '1 hour'

@@ -16,7 +16,7 @@ from coatcheck.domain.states import State
 from coatcheck.products.batches.model import BatchView, task_id
 from coatcheck.products.batches.repository import read
 from tests.db.edge_guard import AsyncpgConnection, unguarded
-from tests.db.rows import ENDPOINT, HOLDER_BOOT, ORG, queueing
+from tests.db.rows import ENDPOINT, HOLDER_BOOT, ORG, recorded
 
 _ROWS_AT_A_TIME = 20_000
 
@@ -108,7 +108,7 @@ async def put_long_run(
         for start in range(0, len(states), _ROWS_AT_A_TIME):
             chunk = range(start, min(start + _ROWS_AT_A_TIME, len(states)))
             await connection.execute(
-                queueing(_PUT),
+                recorded(_PUT),
                 org,
                 made.run,
                 lane.value,

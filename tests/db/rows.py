@@ -12,6 +12,7 @@ from uuid import UUID
 import asyncpg
 
 from coatcheck.core.queries import sql
+from coatcheck.db.connection import Connection
 from coatcheck.domain.ids import new_id
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.lanes import Lane
@@ -39,12 +40,17 @@ async def connected(dsn: str) -> AsyncIterator[AsyncpgConnection]:
         await connection.close()
 
 
-def queueing(write: str) -> str:
-    """A statement that inserts or updates jobs, and also queues those that are queued then."""
+def recorded(write: str) -> str:
+    """A statement that writes jobs, with what the product writes beside them: the queue of those
+    that are queued then, and when those expire that have ended."""
     return f"""
-        WITH written AS ({write} RETURNING org_id, id, lane, endpoint, flow, run_at, state),
-        queued AS (SELECT w.* FROM written AS w WHERE w.state = 'queued')
-        {sql("queue/add")}
+        WITH written AS (
+            {write} RETURNING org_id, id, lane, endpoint, flow, run_at, state, expires_at
+        ),
+        queued AS (SELECT w.* FROM written AS w WHERE w.state = 'queued'),
+        added AS ({sql("queue/add")}),
+        changed AS (SELECT w.org_id, w.id, w.expires_at FROM written AS w)
+        {sql("jobs/record_expiries")}
     """
 
 
@@ -75,7 +81,7 @@ async def put_job(
     names, numbers = ", ".join(row), ", ".join(f"${at}" for at in range(1, len(row) + 1))
     async with unguarded(connection):
         await connection.execute(
-            queueing(f"INSERT INTO jobs ({names}) VALUES ({numbers})"), *row.values()
+            recorded(f"INSERT INTO jobs ({names}) VALUES ({numbers})"), *row.values()
         )
     return ClaimedJob(
         row["org_id"],
@@ -93,6 +99,27 @@ async def put_job(
     )
 
 
+async def expire(database: AsyncpgConnection | Connection, *jobs: UUID) -> None:
+    """End the retention of ended jobs."""
+    await database.fetch(
+        """
+        WITH ended AS (
+            UPDATE jobs SET expires_at = now() - interval '1 second' WHERE id = ANY ($1::uuid[])
+        )
+        UPDATE job_expiries SET expires_at = now() - interval '1 second' WHERE ids && $1::uuid[]
+        """,
+        jobs,
+    )
+
+
+async def expiries(connection: AsyncpgConnection) -> dict[UUID, datetime]:
+    """When each ended job is due to be deleted, as ``job_expiries`` says. None is there twice."""
+    rows = await connection.fetch("SELECT unnest(ids) AS id, expires_at FROM job_expiries")
+    moments = {row["id"]: row["expires_at"] for row in rows}
+    assert len(moments) == len(rows)
+    return moments
+
+
 async def put_queue(
     connection: AsyncpgConnection,
     count: int,
@@ -105,7 +132,7 @@ async def put_queue(
 ) -> None:
     """``count`` queued jobs of one flow, each due a microsecond after the one before."""
     await connection.execute(
-        queueing("""
+        recorded("""
         INSERT INTO jobs (org_id, id, lane, failures_max, endpoint, flow, owner, payload, run_at)
         SELECT $1, overlay(gen_random_uuid()::text PLACING '0190' FROM 1)::uuid,
                $2::text::job_lane, 3, $3, $4, $6, '{}',
@@ -131,7 +158,7 @@ async def put_flows(
 ) -> None:
     """Many flows of queued jobs: each of an organisation of its own, or all of ``org``."""
     await connection.execute(
-        queueing("""
+        recorded("""
         INSERT INTO jobs (org_id, id, lane, failures_max, endpoint, flow, payload)
         SELECT CASE $1 WHEN '' THEN 'org ' || f ELSE $1 END,
                overlay(gen_random_uuid()::text PLACING '0190' FROM 1)::uuid, 'standard', 3, $2,
@@ -148,7 +175,7 @@ async def put_flows(
 async def insert_keyed(connection: AsyncpgConnection, job_id: UUID, key: str) -> None:
     """A queued job of the default organisation that has an idempotency key."""
     await connection.execute(
-        queueing("""
+        recorded("""
         INSERT INTO jobs (org_id, id, lane, failures_max, endpoint, flow, payload, idempotency_key)
         VALUES ('default', $1, 'standard', 3, $2, '', '{}', $3)
         """),

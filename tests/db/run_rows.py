@@ -9,7 +9,7 @@ from coatcheck.core.queries.limits import set_run_limits
 from coatcheck.domain.ids import new_id
 from coatcheck.domain.job import ClaimedJob
 from tests.db.edge_guard import AsyncpgConnection
-from tests.db.rows import ENDPOINT, ORG, queueing
+from tests.db.rows import ENDPOINT, ORG, recorded
 
 
 async def put_run(
@@ -27,7 +27,7 @@ async def put_run(
     run = run or new_id()
     flows = [f"{run.hex}/{key}" for key in keys] or [run.hex]
     await connection.execute(
-        queueing("""
+        recorded("""
         INSERT INTO jobs (org_id, id, lane, failures_max, endpoint, flow, payload)
         SELECT $1, gen_random_uuid(), 'standard', 3, $2, flow, '{}'
         FROM unnest($3::text[]) AS flow, generate_series(1, $4::integer) AS n

@@ -15,7 +15,7 @@ from coatcheck.products.batches.repository import BatchRepository
 from tests.db.claimer import Claimer
 from tests.db.edge_guard import AsyncpgConnection
 from tests.db.long_runs import put_long_run
-from tests.db.rows import ORG, put_job, row_of
+from tests.db.rows import ORG, expire, put_job, row_of
 
 HASH = bytes(range(32))
 FLOW = "docs.v1.post__draw"
@@ -61,7 +61,7 @@ async def test_what_was_pruned_is_known_and_said_to_be_gone_only_once_it_is(
     await attach(worker.line, job, "blob")
     [stored] = (await record_of(worker.line, job)).copies
     await worker.complete(job)
-    await connection.execute("UPDATE jobs SET expires_at = now() WHERE id = $1", job.uuid)
+    await expire(connection, job.uuid)
     pruned = await maintenance.prune(worker.line, rows_max=10)
     [blob] = pruned.blobs
     assert (blob.org, blob.job, blob.blob_key) == (ORG, job.uuid, "blob")
@@ -78,8 +78,8 @@ async def test_what_was_pruned_is_known_and_said_to_be_gone_only_once_it_is(
 async def test_a_job_that_made_nothing_leaves_no_record(
     connection: AsyncpgConnection, worker: Claimer
 ) -> None:
-    await put_job(connection, State.COMPLETED)
-    await connection.execute("UPDATE jobs SET expires_at = now()")
+    job = await put_job(connection, State.COMPLETED)
+    await expire(connection, job.uuid)
     pruned = await maintenance.prune(worker.line, rows_max=10)
     assert (pruned.jobs, pruned.blobs) == (1, [])
     assert await connection.fetchval("SELECT count(*) FROM artifact_records") == 0
@@ -104,7 +104,7 @@ async def test_what_is_known_of_a_remote_call_and_of_a_generation_goes_with_the_
             new_id(),
             job.uuid,
         )
-    await connection.execute("UPDATE jobs SET expires_at = now() WHERE id = $1", jobs[0].uuid)
+    await expire(connection, jobs[0].uuid)
     await maintenance.prune(worker.line, rows_max=10)
     for table in ("remote_calls", "generations"):
         left = await connection.fetch(f"SELECT job_id FROM {table}")

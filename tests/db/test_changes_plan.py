@@ -12,7 +12,7 @@ import pytest
 from coatcheck.core.queries import sql
 from coatcheck.core.queries.jobs import LISTING
 from coatcheck.products.speech.repository import sql as speech_sql
-from tests.db.rows import queueing
+from tests.db.rows import recorded
 
 FIRST = UUID(int=0)
 WALKED = 100
@@ -28,7 +28,7 @@ async def test_a_look_reads_no_more_rows_than_it_walks(dsn: str, statement: str)
     connection = await asyncpg.connect(dsn, server_settings=LISTING)
     try:
         await connection.execute(
-            queueing(
+            recorded(
                 "INSERT INTO jobs (org_id, id, lane, failures_max, endpoint, flow, owner)"
                 " SELECT 'o', ('019a0000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid,"
                 " 'standard', 3, 'speech.post__generate', 'u', 'user:u'"

@@ -17,7 +17,7 @@ from tests.db.claimer import KEEP_COMPLETED_SECONDS, KEEP_FAILED_SECONDS, Claime
 from tests.db.edge_guard import AsyncpgConnection, unguarded
 from tests.db.events_on_a_database import fall_silent
 from tests.db.plans import Plan, columns, explain
-from tests.db.rows import ENDPOINT, put_job, put_queue
+from tests.db.rows import ENDPOINT, put_job, put_queue, recorded
 
 FINISHED = 1_000_000
 ORGS = 20
@@ -196,7 +196,7 @@ async def statements(
             "jobs_start_deadline",
             n,
         ),
-        "prune": Statement(upkeep, *sql.bound("maintenance/prune", rows_max=n), "jobs_expired", n),
+        "prune": Statement(upkeep, *sql.bound("maintenance/prune", rows_max=n), "jobs_pkey", n),
     }
 
 
@@ -204,18 +204,28 @@ async def finish(connection: AsyncpgConnection, count: int) -> None:
     """History: ``count`` jobs that have ended and are kept."""
     async with unguarded(connection):
         await connection.execute(
-            """
-            INSERT INTO jobs (org_id, id, lane, state, failures_max, endpoint, flow, result,
-                              finished_at, expires_at)
-            SELECT 'org ' || n % $1::integer, lpad(to_hex(n), 32, '0')::uuid, 'standard',
-                   'completed', 3, 'demo.post__work', '', '{"ok":true}', now(),
-                   now() + interval '1 day'
-            FROM generate_series(1, $2::integer) AS n
-            """,
+            recorded(
+                """
+                INSERT INTO jobs (org_id, id, lane, state, failures_max, endpoint, flow, result,
+                                  finished_at, expires_at)
+                SELECT 'org ' || n % $1::integer, lpad(to_hex(n), 32, '0')::uuid, 'standard',
+                       'completed', 3, 'demo.post__work', '', '{"ok":true}', now(),
+                       now() + interval '1 day' + n / 500 * interval '1 second'
+                FROM generate_series(1, $2::integer) AS n
+                """
+            ),
             ORGS,
             count,
             timeout=120,
         )
+
+
+def finds_expiries_by_index(plan: Plan) -> bool:
+    """What is due by its time, and what it then deletes or keeps by the key."""
+    return (
+        plan.indexes("job_expiries") == {"job_expiries_due", "job_expiries_pkey"}
+        and plan.sequential_scans("job_expiries") == 0
+    )
 
 
 @pytest.mark.slow
@@ -237,6 +247,8 @@ async def test_a_million_finished_jobs_make_no_hot_statement_read_more(
     bound = {name: 2 * statement.finds + 2 * ORGS for name, statement in statements.items()}
     assert {name: rows for name, rows in read.items() if rows > bound[name]} == {}
     pages = {name: (before[name].buffers, after[name].buffers) for name in statements}
+    assert finds_expiries_by_index(after["prune"])
+    assert after["prune"].rows_read("job_expiries") <= 2 * OF_EACH_KIND
     more = {
         name: statement.finds
         * (PAGES_MORE_PER_DEEPER_ROW_MAX if name in TWICE_DEEPER else PAGES_MORE_PER_ROW_MAX)
@@ -274,3 +286,4 @@ async def test_a_statement_goes_by_its_index_before_anything_is_known_of_the_tab
         plan = await statement.plan()
         assert statement.index in plan.indexes("jobs", "queue"), name
         assert plan.sequential_scans("jobs") == 0, name
+        assert name != "prune" or finds_expiries_by_index(plan)

@@ -16,7 +16,7 @@ from coatcheck.domain.limits import RATE_BURST_SECONDS
 from coatcheck.domain.states import TransitionEvent
 from tests.db.claimer import Claimer, claimer
 from tests.db.edge_guard import AsyncpgConnection
-from tests.db.rows import ORG, queueing
+from tests.db.rows import ORG, recorded
 from tests.db.run_rows import key_of, let_pass, put_run
 
 SLOW = 0.01
@@ -129,7 +129,7 @@ async def test_a_retry_takes_a_token(connection: AsyncpgConnection, worker: Clai
     await put_run(connection, 1, keys=["a"], key_per_second=SLOW)
     (job,) = await worker.claim_limited(ROOM)
     await worker.settle(job, TransitionEvent.RETRY, delay=0)
-    await connection.execute(queueing("UPDATE jobs SET state = 'queued' WHERE state = 'retrying'"))
+    await connection.execute(recorded("UPDATE jobs SET state = 'queued' WHERE state = 'retrying'"))
     assert await starts(worker) == 0
     await let_pass(connection, STEP_SECONDS)
     (again,) = await worker.claim_limited(ROOM)

@@ -7,7 +7,7 @@ import pytest
 
 from coatcheck.domain.states import EDGES, INITIAL, State
 from tests.db.edge_guard import AsyncpgConnection
-from tests.db.rows import put_job, queueing, state_of
+from tests.db.rows import put_job, recorded, state_of
 
 STEPS = [(source, target) for source in State for target in State if source is not target]
 
@@ -16,7 +16,7 @@ async def move(connection: AsyncpgConnection, source: State, target: State) -> N
     """Write ``target`` over a job in ``source``, keeping every CHECK of the table satisfied."""
     job = await put_job(connection, source)
     await connection.execute(
-        queueing("""
+        recorded("""
         UPDATE jobs
         SET state = $2::text::job_state, lease = CASE WHEN $3 THEN 1 END,
             payload = CASE WHEN NOT $4 THEN payload END,
@@ -34,7 +34,7 @@ async def move(connection: AsyncpgConnection, source: State, target: State) -> N
 async def begin(connection: AsyncpgConnection, state: State) -> None:
     """Insert a job in ``state``, keeping every CHECK of the table satisfied."""
     await connection.execute(
-        queueing("""
+        recorded("""
         INSERT INTO jobs (org_id, id, lane, endpoint, flow, failures_max, state,
                           lease, finished_at, expires_at)
         VALUES ('acme', gen_random_uuid(), 'bulk', 'demo', '', 0, $1::text::job_state,

@@ -7,7 +7,7 @@ from coatcheck.domain.ids import new_id
 from coatcheck.products.batches.queries import sql
 from tests.db.edge_guard import AsyncpgConnection
 from tests.db.plans import explain_query
-from tests.db.rows import ENDPOINT, ORG, queueing
+from tests.db.rows import ENDPOINT, ORG, recorded
 
 TASKS = 3_000
 COUNTED_MAX = 500
@@ -19,7 +19,7 @@ async def test_failures_are_counted_up_to_a_number_by_one_range_of_an_index(
 ) -> None:
     run = new_id()
     await connection.execute(
-        queueing("""
+        recorded("""
         INSERT INTO jobs
             (org_id, id, lane, failures_max, endpoint, flow, run_id, task_index, payload)
         SELECT $1, gen_random_uuid(), 'bulk', 3, $2, replace($3::uuid::text, '-', ''), $3, n, '{}'

@@ -33,7 +33,17 @@ from tests.db.llm_claims import (
     offer,
     put_chats,
 )
-from tests.db.rows import ENDPOINT, ORG, connected, put_job, put_queue, queueing, row_of, state_of
+from tests.db.rows import (
+    ENDPOINT,
+    ORG,
+    connected,
+    expire,
+    put_job,
+    put_queue,
+    recorded,
+    row_of,
+    state_of,
+)
 
 URL = "https://example.com/"
 PHASES = 4
@@ -357,9 +367,7 @@ async def test_an_assignment_goes_with_its_job(
     await put_chats(connection, 2, "a:1")
     gone, kept = await claims.claim(offer(concurrency=2))
     await claims.worker.complete(gone.job, kept.job)
-    await connection.execute(
-        "UPDATE jobs SET expires_at = now() - interval '1 second' WHERE id = $1", gone.job.uuid
-    )
+    await expire(connection, gone.job.uuid)
     await maintenance.prune(claims.worker.line, 10)
     rows = await connection.fetch("SELECT job_id FROM llm_assignments")
     assert [row["job_id"] for row in rows] == [kept.job.uuid]
@@ -559,7 +567,7 @@ async def test_drops_are_counted_once_for_each_claim_and_over_all_of_them(
         for _ in range(2):
             assert await repository.count_drop(line, job.org, job.uuid, job.lease) == drops
         await claims.worker.settle(job, TransitionEvent.POSTPONE)
-        await connection.execute(queueing("UPDATE jobs SET run_at = now(), state = 'queued'"))
+        await connection.execute(recorded("UPDATE jobs SET run_at = now(), state = 'queued'"))
     row = await row_of(connection, job)
     assert (row["failures"], row["crashes"]) == (0, 0)
     assert (row["interruptions"], row["unreachables"]) == (0, 0)

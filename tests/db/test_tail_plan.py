@@ -12,7 +12,7 @@ from coatcheck.db.connection import PINNED_PLANS
 from coatcheck.domain.ids import new_id
 from tests.db.edge_guard import AsyncpgConnection
 from tests.db.plans import columns, explain
-from tests.db.rows import queueing
+from tests.db.rows import recorded
 
 ORG = "acme"
 JOBS = 50
@@ -30,7 +30,7 @@ async def connection(dsn: str) -> AsyncIterator[AsyncpgConnection]:
 async def test_only_what_is_new_is_read(connection: AsyncpgConnection) -> None:
     jobs = [new_id() for _ in range(JOBS)]
     await connection.execute(
-        queueing("""
+        recorded("""
         INSERT INTO jobs (org_id, id, lane, endpoint, flow, failures_max, payload, run_at, state)
         SELECT $1, id, 'urgent', 'llm.post__chat', 'llama3:latest', 3, '{}', now(), 'queued'
         FROM unnest($2::uuid[]) AS made (id)

@@ -14,7 +14,7 @@ from coatcheck.domain.states import State
 from coatcheck.maintenance import retention
 from coatcheck.maintenance.retention import ArtifactCleanup, Pruner
 from tests.db.edge_guard import AsyncpgConnection
-from tests.db.rows import put_job
+from tests.db.rows import expire, put_job
 
 NAME = "file"
 
@@ -30,7 +30,7 @@ async def old_job(connection: AsyncpgConnection, blobs: BlobContainer, blob_key:
         NAME,
         blob_key,
     )
-    await connection.execute("UPDATE jobs SET expires_at = now() WHERE id = $1", job.uuid)
+    await expire(connection, job.uuid)
     return job
 
 

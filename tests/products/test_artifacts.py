@@ -23,7 +23,7 @@ from coatcheck.receipts import ArtifactReceipt
 from coatcheck.receipts.signature import read_public_keys, verify
 from tests.contract.things_service import things
 from tests.db.edge_guard import AsyncpgConnection
-from tests.db.rows import connected, put_job
+from tests.db.rows import connected, expire, put_job
 from tests.deployment import Deployment, bearer
 from tests.products.artifact_places import (
     CONTENT,
@@ -85,7 +85,7 @@ async def let_it_go(
 ) -> None:
     """The job's retention ends, or its batch is removed."""
     if place.batch is None:
-        await connection.execute("UPDATE jobs SET expires_at = now() WHERE id = $1", place.job)
+        await expire(connection, place.job)
         await Pruner(line, deployment.engine.blobs).tick()
         return
     job_url = place.url.partition("/tasks/")[0]

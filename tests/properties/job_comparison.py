@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from datetime import date
 from typing import Final
 from uuid import UUID
 
 import asyncpg
 import msgspec
+import pytest
 
 from coatcheck.core.queries import usage
 from coatcheck.domain.limits import CRASHES_TOGETHER_MAX
 from coatcheck.domain.states import State
+from tests.db.rows import expiries
 from tests.properties.job_model import JobModel, ModelJob, Told, Used
 from tests.properties.stepped_deployment import UNIT_SECONDS, SteppedDeployment
 
@@ -87,10 +90,22 @@ async def check(deployment: SteppedDeployment, model: JobModel) -> None:
         check_bounds(job, rows[uuid])
     await check_events(deployment, model)
     await check_outbox(deployment, model)
+    await check_expiries(deployment, rows)
     await check_usage(deployment, model)
     workers = {row["boot"] for row in await deployment.connection.fetch(_WORKERS)}
     assert workers == set(model.workers)
     assert all(ends == 1 for ends in model.ends.values()), "a job ended twice"
+
+
+async def check_expiries(
+    deployment: SteppedDeployment, rows: Mapping[UUID, asyncpg.Record]
+) -> None:
+    """The pruner finds every job that has ended, when it expires, and no other."""
+    recorded = await expiries(deployment.connection)
+    stored = {uuid: row["expires_at"] for uuid, row in rows.items() if row["expires_at"]}
+    assert {uuid: at.timestamp() for uuid, at in recorded.items()} == pytest.approx(
+        stored, rel=0.0, abs=0.001
+    )
 
 
 def check_job(job: ModelJob, row: asyncpg.Record, base: float) -> None:

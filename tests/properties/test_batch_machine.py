@@ -66,6 +66,7 @@ EXAMPLES: Final = 30
 TABLES: Final = (
     "jobs",
     "queue",
+    "job_expiries",
     "workers",
     "job_events",
     "webhook_deliveries",

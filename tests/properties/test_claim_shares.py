@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from coatcheck.domain.job import ClaimedJob
 from tests.db.claimer import Claimer, claimer
 from tests.db.edge_guard import AsyncpgConnection
-from tests.db.rows import connected, queueing
+from tests.db.rows import connected, recorded
 
 ENDPOINTS: Final = ("demo.post__a", "demo.post__b", "demo.post__c")
 EXAMPLES: Final = 40
@@ -56,7 +56,7 @@ async def begin(connection: AsyncpgConnection, worker: Claimer, backlog: Backlog
     """These jobs, and no others; and a worker that has claimed nothing yet."""
     await connection.execute("TRUNCATE jobs, queue")
     await connection.execute(
-        queueing("""
+        recorded("""
         INSERT INTO jobs (org_id, id, lane, failures_max, endpoint, flow, payload)
         SELECT f.org_id, overlay(gen_random_uuid()::text PLACING '0190' FROM 1)::uuid,
                'standard', 3, f.endpoint, f.flow, '{}'

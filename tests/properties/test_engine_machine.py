@@ -43,6 +43,7 @@ EXAMPLES: Final = 50
 TABLES: Final = (
     "jobs",
     "queue",
+    "job_expiries",
     "workers",
     "concurrency_limits",
     "job_events",

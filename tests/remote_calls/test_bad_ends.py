@@ -11,7 +11,7 @@ from coatcheck.core.remote.context import RemoteRetryPolicy
 from coatcheck.core.remote.spawner import SPAWN_FAULTS_MAX
 from coatcheck.domain.remote_work import Destination, OperatorRemote
 from coatcheck.domain.states import State
-from tests.db.rows import connected, queueing
+from tests.db.rows import connected, recorded
 from tests.remote_calls.render_deployment import SOUND, RenderDeployment, uuid
 from tests.remotes.fake_http import FakeHttp
 from tests.remotes.fake_runpod import FakeRunpod
@@ -41,7 +41,7 @@ async def look_now(deployment: RenderDeployment, job_id: str) -> None:
 async def retry_now(deployment: RenderDeployment) -> None:
     async with connected(deployment.dsn) as sql:
         await sql.execute(
-            queueing("UPDATE jobs SET state = 'queued', run_at = now() WHERE state = 'retrying'")
+            recorded("UPDATE jobs SET state = 'queued', run_at = now() WHERE state = 'retrying'")
         )
 
 
@@ -195,7 +195,7 @@ async def test_a_spawn_whose_answer_is_lost_finds_the_same_work(
             "UPDATE remote_calls SET remote_id = NULL, lease = NULL, due_at = NULL, looker = NULL"
         )
         await sql.execute(
-            queueing(
+            recorded(
                 "UPDATE jobs SET state = 'queued', lease = NULL, crashes = 1, execution_id = NULL"
             )
         )
@@ -258,7 +258,7 @@ async def test_an_id_that_was_lost_with_its_worker_fails_the_job(dsn: str, tmp_p
                 "UPDATE remote_calls SET remote_id = NULL, lease = NULL, due_at = NULL"
             )
             await sql.execute(
-                queueing("UPDATE jobs SET state = 'queued', lease = NULL, crashes = 1")
+                recorded("UPDATE jobs SET state = 'queued', lease = NULL, crashes = 1")
             )
         lost = await deployment.ended(job_id)
         assert (lost.state, lost.error_code) == (State.FAILED, "remote_id_missing")
@@ -326,6 +326,6 @@ async def test_a_spawn_that_is_answered_without_sense_costs_no_attempt_at_first(
             "UPDATE jobs SET unreachables = $1 WHERE state = 'retrying'", SPAWN_FAULTS_MAX
         )
         remote.faults = [Status(503)]
-        await sql.execute(queueing("UPDATE jobs SET state = 'queued', run_at = now()"))
+        await sql.execute(recorded("UPDATE jobs SET state = 'queued', run_at = now()"))
     failed = await deployment.wait_for(job_id, lambda job: job.failures == 1, "an attempt is spent")
     assert failed.error_code == "remote_http_503"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from coatcheck.core.remote.context import CALLBACKS_PATH
 from coatcheck.domain.states import State
-from tests.db.rows import connected, queueing
+from tests.db.rows import connected, recorded
 from tests.remote_calls.render_deployment import SOUND, RenderDeployment
 from tests.remotes.fake_http import FakeHttp
 
@@ -63,7 +63,7 @@ async def test_an_id_that_was_lost_is_learnt_from_a_callback(
         assert await deployment.calls.called_back(callback, f'{{"id": "{remote_id}"}}'.encode())
         spawns = len(remote.calls)
         await sql.execute(
-            queueing(
+            recorded(
                 "UPDATE jobs SET state = 'queued', lease = NULL, crashes = 1, execution_id = NULL"
             )
         )

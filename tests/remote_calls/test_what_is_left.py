@@ -8,7 +8,7 @@ from pathlib import Path
 from coatcheck.db.connection import Connection
 from coatcheck.domain.states import State
 from coatcheck.maintenance.remote_poller import Poller, RemoteCleanup
-from tests.db.rows import connected, queueing
+from tests.db.rows import connected, recorded
 from tests.remote_calls.render_deployment import SOUND, RenderDeployment, uuid
 from tests.remotes.fake_http import FakeHttp
 from tests.remotes.fake_replicate import FakeReplicate
@@ -83,7 +83,7 @@ async def test_a_search_that_fails_does_not_forget_that_there_may_be_something_t
                 "UPDATE remote_calls SET remote_id = NULL, lease = NULL, due_at = NULL"
             )
             await sql.execute(
-                queueing(
+                recorded(
                     "UPDATE jobs SET state = 'queued', lease = NULL, crashes = 1,"
                     " execution_id = NULL"
                 )
@@ -91,7 +91,7 @@ async def test_a_search_that_fails_does_not_forget_that_there_may_be_something_t
             await deployment.wait_for(
                 job_id, lambda job: job.unreachables == 1, "the search failed"
             )
-            await sql.execute(queueing("UPDATE jobs SET state = 'queued', run_at = now()"))
+            await sql.execute(recorded("UPDATE jobs SET state = 'queued', run_at = now()"))
         assert (await deployment.parked(job_id)).execution_id == first
         assert len(remote.works) == 1
 

@@ -13,6 +13,7 @@ UPDATE: Final = re.compile(
     r"\bUPDATE jobs\b(?: AS \w+)?\s+SET\b(.*?)(?=\bFROM\b|\bWHERE\b|\Z)", re.DOTALL
 )
 STATE: Final = re.compile(r"(?<![\w.])state = ('\w+'|\S+)")
+RETURNING: Final = re.compile(r"\bRETURNING\b(.*?)^\s*\),?$", re.DOTALL | re.MULTILINE)
 INCLUDED: Final = re.compile(r"/\* include (?:coatcheck\.core:)?jobs/(\w+) \*/")
 MOVES: Final = {
     f"'{state}'"
@@ -30,8 +31,14 @@ def may_end(code: str) -> bool:
 
 
 def is_complete(code: str) -> bool:
-    """Whether a statement sets and writes what belongs to the end of a job."""
-    return {"set_end", "ended"} <= {*INCLUDED.findall(code)}
+    """Whether a statement sets and writes what belongs to the end of a job.
+
+    Without the time in what `changed` returns, its jobs would be deleted never, or at a wrong time.
+    """
+    returned = [columns for columns in RETURNING.findall(code) if "j.run_seconds" in columns]
+    return {"set_end", "ended"} <= {*INCLUDED.findall(code)} and all(
+        "j.expires_at," in columns for columns in returned
+    )
 
 
 KEEPS_THE_STATE: Final = "coatcheck.core.queries:remote_calls/park"
@@ -47,6 +54,16 @@ ENDS: Final = [
 @pytest.mark.parametrize("statement", ENDS, ids=str)
 def test_a_statement_that_ends_jobs_writes_what_belongs_to_it(statement: Statement) -> None:
     assert is_complete(statement.code), "include jobs/set_end and jobs/ended"
+
+
+def test_the_parts_of_an_end_are_written_together() -> None:
+    (ended,) = (each for each in statements() if str(each).endswith("queries:jobs/ended"))
+    assert re.findall(r"/\* include (\S+) \*/", ended.code) == [
+        "usage/meter",
+        "jobs/record_expiries",
+        "webhooks/write_deliveries_from_moved",
+        "reports/note_attempts",
+    ]
 
 
 def test_the_statements_that_end_jobs_are_found() -> None:
@@ -75,6 +92,12 @@ def test_the_statements_that_end_jobs_are_found() -> None:
         "UPDATE jobs AS j SET /* include jobs/set_end */, error_code = 'lost' FROM next",
         """WITH changed AS (UPDATE jobs AS j SET state = 'completed' FROM next),
         /* include jobs/ended */ SELECT""",
+        """WITH changed AS (
+            UPDATE jobs AS j SET /* include jobs/set_end */ FROM next
+            RETURNING j.org_id, j.id, j.state, j.run_seconds, old.state AS previous
+        ),
+        /* include jobs/ended */
+        SELECT""",
     ],
 )
 def test_a_statement_that_forgets_a_part_is_found(planted: str) -> None:

@@ -17,6 +17,7 @@ from coatcheck.domain.webhooks import target_id
 from coatcheck.egress import Guard
 from coatcheck.maintenance.webhooks import LEASE_SECONDS, WebhookDeliverer
 from tests.all_products import payloads
+from tests.db.rows import expire
 from tests.deployment import PEPPER, Deployment
 from tests.egress.upstream_server import Answer, Request, UpstreamServer, plain
 from tests.waiting import eventually_async
@@ -94,7 +95,8 @@ class WebhookDeliveries:
 
     async def forget_jobs(self) -> None:
         """Let the retention of every job end."""
-        await self.sql.execute("UPDATE jobs SET expires_at = now()")
+        ended = await self.sql.fetch("SELECT id FROM jobs")
+        await expire(self.sql, *(job["id"] for job in ended))
         await maintenance.prune(self.deployment.connection, 500)
         assert await self.sql.fetchval("SELECT count(*) FROM jobs") == 0
 

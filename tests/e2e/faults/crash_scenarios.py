@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from coatcheck import State, Ticket
 from tests.child_process import ChildProcess
+from tests.db.rows import expire
 from tests.deployment import Deployment, lane_seconds
 from tests.e2e.faults.roles import payload, start_role
 from tests.e2e.faults.services import lab
@@ -93,9 +94,7 @@ async def _was_kept_long_enough(deployment: Deployment, ticket: Ticket) -> None:
     worker = await deployment.start_worker(lab)
     await deployment.wait_for_end(ticket)
     await deployment.stop_worker(worker)
-    await deployment.sql.execute(
-        "UPDATE jobs SET expires_at = now() - interval '1 minute' WHERE id = $1", ticket.uuid
-    )
+    await expire(deployment.sql, ticket.uuid)
 
 
 HEARD_OFTEN = (("lane_ack_seconds", OFTEN_HEARD),)

@@ -1,4 +1,4 @@
-"""The guide to queueing chats, and the reference of clients' routes, run as they stand there."""
+"""The guide to recorded chats, and the reference of clients' routes, run as they stand there."""
 
 from __future__ import annotations
 

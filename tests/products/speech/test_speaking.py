@@ -16,6 +16,7 @@ from coatcheck.domain.webhooks import DeliveryEvent, SubjectKind
 from coatcheck.maintenance.retention import Pruner
 from coatcheck.products.speech.model import SPEECH_ENDPOINTS, SpeechType, generation_of
 from tests.all_products import payloads
+from tests.db.rows import expire
 from tests.products.speech.speech_deployment import SENTENCE, SpeechDeployment, seconds_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -220,7 +221,7 @@ async def test_what_was_spoken_goes_with_its_task(speech: SpeechDeployment) -> N
     engine, settings = speech.deployment.engine, speech.deployment.settings
     line = Connection(settings.database_url, name="tests")
     uuid = from_text(task["id"])
-    await line.fetch("UPDATE jobs SET expires_at = now() WHERE id = $1", uuid)
+    await expire(line, uuid)
     await Pruner(line, engine.blobs).tick()
     assert await line.fetch("SELECT FROM generations WHERE job_id = $1", uuid) == []
     await line.close()

@@ -22,7 +22,7 @@ from coatcheck.domain.job import ClaimedJob
 from coatcheck.worker import worker as agent
 from coatcheck.worker.lease import LeaseReconciler
 from tests.db.edge_guard import unguarded
-from tests.db.rows import queueing
+from tests.db.rows import recorded
 from tests.deployment import Deployment, lane_seconds, lane_slots
 from tests.waiting import until_true
 
@@ -67,7 +67,7 @@ class Handlers:
 async def undo_the_claim(deployment: Deployment, ticket: Ticket) -> None:
     """Set the row back to where it was before it was claimed."""
     await deployment.sql.execute(
-        queueing("""
+        recorded("""
         UPDATE jobs
         SET state = 'queued', lease = NULL, run_deadline = NULL, dispatched_at = NULL,
             started_at = NULL

@@ -13,7 +13,7 @@ from coatcheck.core.queries import leases
 from coatcheck.db.connection import Connection
 from coatcheck.domain.errors import DatabaseUnavailable
 from coatcheck.worker.worker import Worker
-from tests.db.rows import queueing
+from tests.db.rows import recorded
 from tests.deployment import Deployment, lane_seconds
 from tests.waiting import until_true
 
@@ -132,7 +132,7 @@ async def test_a_job_that_loses_its_worker_too_often_is_failed(deployment: Deplo
     deployment.start_maintenance()
     for crashes in range(1, 5):
         await deployment.sql.execute(
-            queueing("UPDATE jobs SET state = 'queued' WHERE state = 'retrying'")
+            recorded("UPDATE jobs SET state = 'queued' WHERE state = 'retrying'")
         )
         await deployment.sql.execute(
             "UPDATE jobs SET state = 'dispatching', lease = (999::bigint << 40) | $2 WHERE id = $1",

@@ -16,7 +16,7 @@ from coatcheck.db.notifications import READY
 from coatcheck.domain.ids import new_id
 from coatcheck.domain.limits import RATE_BURST_SECONDS
 from coatcheck.worker import exchange_loop
-from tests.db.rows import queueing
+from tests.db.rows import recorded
 from tests.deployment import Deployment
 from tests.waiting import eventually_async, until_true
 
@@ -41,7 +41,7 @@ async def put_run(deployment: Deployment, tasks: int, keys: Sequence[str], **rat
     async with deployment.sql.transaction():
         await set_run_limits(deployment.sql, "default", run, **(none | rates))
         await deployment.sql.execute(
-            queueing("""
+            recorded("""
             INSERT INTO jobs (org_id, id, lane, failures_max, endpoint, flow, payload)
             SELECT 'default', gen_random_uuid(), 'standard', 3, 'lab.post__scrape',
                    $1 || '/' || key, '{}'

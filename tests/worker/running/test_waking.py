@@ -6,7 +6,7 @@ import asyncio
 
 from coatcheck import Service, State
 from coatcheck.domain.ids import new_id
-from tests.db.rows import queueing
+from tests.db.rows import recorded
 from tests.deployment import Deployment
 from tests.waiting import eventually_async, until_true
 
@@ -29,7 +29,7 @@ async def test_a_job_is_found_by_polling_when_nobody_announces_it(deployment: De
     # Written past the engine: no notification is ever sent.
     job_id = new_id()
     await deployment.sql.execute(
-        queueing("""
+        recorded("""
         INSERT INTO jobs (org_id, id, lane, endpoint, flow, failures_max, payload)
         VALUES ('default', $1, 'standard', 'lab.post__greet', '', 0, '{}')
         """),

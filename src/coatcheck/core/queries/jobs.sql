@@ -207,7 +207,7 @@ changed AS (
     WHERE j.org_id = next.org_id AND j.id = next.id
     RETURNING j.org_id, j.id, j.state, j.endpoint, j.flow, j.failures + j.crashes AS attempts,
               next.payload_bytes, 0 AS result_bytes, j.run_seconds, j.run_id, j.webhook,
-              j.error_code, j.error_message, old.state AS previous, j.lane, j.run_at
+              j.error_code, j.error_message, j.expires_at, old.state AS previous, j.lane, j.run_at
 ),
 asked AS (
     UPDATE jobs AS j
@@ -314,18 +314,23 @@ state = next.state, lease = NULL, run_deadline = NULL, updated_at = now(),
         END
 
 -- name: ended
--- What is written with every end of a job: its usage, its webhook deliveries, and events of the attempt
--- that ended with it. Common table expressions included by every statement that ends jobs, or may, so
--- that they commit with the end and none can be forgotten (tests/unit/test_ends_of_jobs.py).
+-- What is written with every end of a job: its usage, when it expires, its webhook deliveries, and
+-- events of the attempt that ended with it. Common table expressions included by every statement that
+-- ends jobs, or may, so that they commit with the end and none can be forgotten
+-- (tests/unit/test_ends_of_jobs.py).
 --
 -- The statement names three sets of rows, each of which may be a selection of the others:
 --
---   changed    the jobs that it may have ended: see usage/meter for the columns
+--   changed    the jobs that it may have ended: see usage/meter and jobs/record_expiries for the
+--              columns
 --   moved      all jobs whose state it changed: see webhooks/write_deliveries_from_moved
 --   attempts   the attempts that it ended without completing them: see reports/note_attempts;
 --              no_attempts where there is none
 metered AS (
     /* include usage/meter */
+),
+expiring AS (
+    /* include jobs/record_expiries */
 ),
 notified AS (
     /* include webhooks/write_deliveries_from_moved */
@@ -333,6 +338,22 @@ notified AS (
 noted AS (
     /* include reports/note_attempts */
 )
+
+-- name: record_expiries
+-- Record when jobs expire that a statement ended, from `changed` of jobs/ended: maintenance/prune finds
+-- them by it. A row for each organisation and time, with at most 100 jobs each. For tasks and jobs that
+-- have not ended there is none: their time is infinity or NULL.
+--
+-- `changed` gives org_id, id, expires_at.
+INSERT INTO job_expiries (org_id, expires_at, ids)
+    SELECT e.org_id, e.expires_at, e.ids[e.first : e.first + 99]
+    FROM (
+        SELECT c.org_id, c.expires_at, array_agg(c.id) AS ids,
+               generate_series(1, count(*)::integer, 100) AS first
+        FROM changed AS c
+        WHERE c.expires_at < 'infinity'
+        GROUP BY c.org_id, c.expires_at
+    ) AS e
 
 -- name: no_attempts
 -- The `attempts` of a statement that ends jobs only when they have completed, or have not begun: its

@@ -21,7 +21,7 @@ changed AS (
     WHERE j.org_id = next.org_id AND j.id = next.id
     RETURNING j.org_id, j.id, j.lane, j.request_id, j.state, j.endpoint, j.flow,
               j.failures + j.crashes AS attempts, next.payload_bytes, 0 AS result_bytes, j.run_seconds, j.run_id, j.webhook,
-              j.error_code, j.error_message, old.state AS previous, j.run_at
+              j.error_code, j.error_message, j.expires_at, old.state AS previous, j.run_at
 ),
 moved AS (
     SELECT c.* FROM changed AS c
@@ -99,7 +99,7 @@ changed AS (
     WHERE j.org_id = next.org_id AND j.id = next.id AND j.lease = next.lease
     RETURNING j.org_id, j.id, j.lane, j.request_id, j.state, j.endpoint, j.flow,
               j.failures + j.crashes AS attempts, next.payload_bytes, 0 AS result_bytes, j.run_seconds, j.run_id, j.webhook,
-              j.error_code, j.error_message, old.state AS previous,
+              j.error_code, j.error_message, j.expires_at, old.state AS previous,
               'failed' AS outcome, 'timed_out' AS attempt_code,
               'ran long past its deadline' AS attempt_message, j.dispatched_at,
               old.started_at AS began_at,
@@ -128,16 +128,64 @@ WHERE j.state IN ('staged', 'retrying') AND j.run_at < 'infinity'
 -- records of their artifacts. Products add deletions from their own tables for the jobs in `old`, each
 -- in a removed_with_jobs (core/queries/maintenance.py). Returns how many jobs, with a row for each
 -- blob of their artifacts, to be deleted next, or one row without a blob.
-WITH old AS MATERIALIZED (
-    SELECT j.org_id, j.id, j.webhook, j.owner, j.endpoint, j.flow
-    FROM jobs AS j
-    WHERE j.expires_at < 'infinity' AND j.expires_at <= now()
-    ORDER BY j.expires_at
+--
+-- Takes due rows of job_expiries, the oldest first, until they have named enough jobs: a row is locked
+-- when its first job is needed, so none after the last is. The last row keeps the jobs that were too
+-- many. A row also keeps jobs that somebody has locked, or has given another `expires_at` by hand; it is
+-- then due when the first of them is, or in a minute, so that they do not hold up others.
+--
+-- The jobs are found again by ctid: this very statement has locked them.
+WITH named AS MATERIALIZED (
+    SELECT e.org_id, e.seq, e.size, n.id, n.place
+    FROM (
+        SELECT e.org_id, e.seq, e.ids, cardinality(e.ids) AS size
+        FROM job_expiries AS e
+        WHERE e.expires_at <= now()
+        ORDER BY e.expires_at
+        FOR UPDATE SKIP LOCKED
+    ) AS e
+    CROSS JOIN LATERAL unnest(e.ids) WITH ORDINALITY AS n (id, place)
     LIMIT :rows_max::integer
-    FOR UPDATE SKIP LOCKED
+),
+old AS MATERIALIZED (
+    SELECT j.ctid AS tid, j.org_id, j.id, j.webhook, j.owner, j.endpoint, j.flow
+    FROM named AS n
+    JOIN jobs AS j ON j.org_id = n.org_id AND j.id = n.id
+    WHERE j.expires_at <= now()
+    FOR UPDATE OF j SKIP LOCKED
 ),
 jobs_gone AS (
-    DELETE FROM jobs AS j USING old AS o WHERE j.org_id = o.org_id AND j.id = o.id RETURNING j.id
+    DELETE FROM jobs AS j USING old AS o WHERE j.ctid = o.tid RETURNING j.id
+),
+kept AS MATERIALIZED (
+    SELECT n.org_id, n.seq, array_agg(n.id ORDER BY n.place) AS ids, min(j.expires_at) AS expires_at
+    FROM named AS n
+    JOIN jobs AS j ON j.org_id = n.org_id AND j.id = n.id
+    WHERE (SELECT count(*) FROM jobs_gone) < (SELECT count(*) FROM named)
+      AND j.expires_at < 'infinity' AND n.id <> ALL (ARRAY(SELECT g.id FROM jobs_gone AS g))
+    GROUP BY n.org_id, n.seq
+),
+looked AS MATERIALIZED (
+    SELECT n.org_id, n.seq, n.size, n.taken, k.ids, k.expires_at,
+           n.taken = n.size AND k.ids IS NULL AS is_done
+    FROM (
+        SELECT org_id, seq, size, count(*)::integer AS taken FROM named GROUP BY org_id, seq, size
+    ) AS n
+    LEFT JOIN kept AS k ON k.org_id = n.org_id AND k.seq = n.seq
+),
+expiries_gone AS (
+    DELETE FROM job_expiries AS e USING looked AS l
+    WHERE l.is_done AND e.org_id = l.org_id AND e.seq = l.seq
+),
+expiries_left AS (
+    UPDATE job_expiries AS e
+    SET ids = l.ids || e.ids[l.taken + 1 :],
+        expires_at = CASE
+            WHEN l.taken = l.size THEN greatest(l.expires_at, now() + interval '1 minute')
+            ELSE e.expires_at
+        END
+    FROM looked AS l
+    WHERE NOT l.is_done AND e.org_id = l.org_id AND e.seq = l.seq
 ),
 events_gone AS (
     DELETE FROM job_events AS e USING old AS o WHERE e.org_id = o.org_id AND e.job_id = o.id
@@ -283,7 +331,7 @@ changed AS (
     WHERE j.org_id = next.org_id AND j.id = next.id AND j.lease = next.lease
     RETURNING j.org_id, j.id, j.lane, j.request_id, j.state, j.endpoint, j.flow,
               j.failures + j.crashes AS attempts, next.payload_bytes, 0 AS result_bytes, j.run_seconds, j.run_id, j.webhook,
-              j.error_code, j.error_message, old.state AS previous,
+              j.error_code, j.error_message, j.expires_at, old.state AS previous,
               'crashed' AS outcome, 'worker_lost' AS attempt_code,
               next.reason AS attempt_message, j.dispatched_at, old.started_at AS began_at,
               CASE j.state WHEN 'retrying' THEN j.run_at END AS next_run_at,

@@ -22,6 +22,9 @@
 -- key, and a list that is ingested twice writes no task twice. Its flow begins with its run's id,
 -- which is how runs are fair to each other. A task keeps its payload when it ends, because a rerun
 -- takes it from there, and never expires by itself: tasks are deleted with their group.
+--
+-- Expiry. `expires_at` says until when an ended job is kept; retention finds it by `job_expiries`,
+-- below. Only the statement that ends a job sets it.
 
 CREATE TYPE job_state AS ENUM (
     'staged', 'queued', 'dispatching', 'processing', 'finalizing',
@@ -164,10 +167,6 @@ CREATE INDEX jobs_held ON jobs ((lease >> 40))
 CREATE INDEX jobs_start_deadline ON jobs (start_deadline)
     WHERE start_deadline IS NOT NULL AND state IN ('staged', 'queued', 'retrying');
 
--- Retention walks it. Tasks, which never expire by themselves, are not in it.
-CREATE INDEX jobs_expired ON jobs (expires_at)
-    WHERE expires_at < 'infinity';
-
 -- The service of a job: the first part of its endpoint's name. The jobs of registered http upstreams
 -- share an endpoint (UPSTREAM_ENDPOINT of domain/catalogue.py), and there it is the first part of the
 -- flow. The planner puts the expression in place of the call, in the index below as in statements.
@@ -211,3 +210,22 @@ CREATE INDEX jobs_run_held ON jobs (org_id, run_id, lease)
 -- A run's tasks that wait for a retry.
 CREATE INDEX jobs_run_postponed ON jobs (org_id, run_id, task_index)
     WHERE run_id IS NOT NULL AND state IN ('staged', 'retrying');
+
+-- Ended jobs by the time when they expire: what retention walks. The statement that ends jobs writes a
+-- row for each organisation and time (jobs/record_expiries), and not an index entry for each job. Tasks, which
+-- never expire by themselves, are not in it.
+--
+-- A row has at most 100 jobs, so that it stays below the 2 kB from which values are stored out of line.
+CREATE TABLE job_expiries (
+    org_id     text COLLATE "C" NOT NULL,
+    seq        bigint GENERATED ALWAYS AS IDENTITY,
+    expires_at timestamptz NOT NULL,
+    ids        uuid[] NOT NULL CHECK (cardinality(ids) BETWEEN 1 AND 100),
+    PRIMARY KEY (org_id, seq)
+) WITH (
+    -- The dead entries of what has expired are where retention begins: vacuum by count, as for jobs.
+    autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000,
+    autovacuum_vacuum_cost_delay = 1
+);
+
+CREATE INDEX job_expiries_due ON job_expiries (expires_at);
