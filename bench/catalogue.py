@@ -1,6 +1,6 @@
 """The names of the report's figures, and which direction is better."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
 
 
@@ -54,3 +54,39 @@ FIGURES = (
     CLAIM_EMPTY,
     CLAIM_HISTORY,
 )
+
+
+@dataclass(frozen=True)
+class CostFigures:
+    """What a job costs in a drain: a table of its own."""
+
+    workers: Figure
+    serving: Figure
+    background: Figure
+    total: Figure
+    wal: Figure
+    transactions: Figure
+
+    @property
+    def rows(self) -> tuple[Figure, ...]:
+        return tuple(getattr(self, each.name) for each in fields(self))
+
+    @classmethod
+    def of(cls, drain: Figure, workers: str) -> "CostFigures":
+        def figure(key: str, title: str, unit: str) -> Figure:
+            return Figure(f"{drain.key}_{key}", f"{workers}: {title}", unit, more_is_better=False)
+
+        return cls(
+            figure("cpu_workers", "CPU of the workers", "us/job"),
+            figure("cpu_serving", "CPU of what served them", "us/job"),
+            figure("cpu_background", "CPU of the server's other processes", "us/job"),
+            figure("cpu", "CPU in all", "us/job"),
+            figure("wal", "write-ahead log", "bytes/job"),
+            figure("transactions", "transactions that wrote", "per 1,000 jobs"),
+        )
+
+
+DRAIN_COSTS = {
+    DRAIN_1: CostFigures.of(DRAIN_1, "1 worker process"),
+    DRAIN_2: CostFigures.of(DRAIN_2, "2 worker processes"),
+}

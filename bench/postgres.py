@@ -1,10 +1,15 @@
 """The one PostgreSQL of a run, and a fresh database for every measurement."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
 
+from bench.job_cost import ServerReading
+from bench.process_tree import Tree
 from coatcheck.db.embedded import EmbeddedPostgres
 
 # Settings that decide the speed and safety of a commit; the report shows the server's values.
@@ -18,6 +23,18 @@ REPORTED_SETTINGS = (
     "max_connections",
     "jit",
 )
+WORKER_ROLE = "bench_worker"
+"""Measured workers log in with it, so that the server can tell their sessions from the client's."""
+_SESSIONS = """
+SELECT coalesce(array_agg(pid) FILTER (WHERE usename = $1), '{}') AS serving,
+       coalesce(array_agg(pid) FILTER (WHERE usename <> $1), '{}') AS watching,
+       pg_current_wal_insert_lsn() - '0/0'::pg_lsn AS wal_bytes,
+       pg_snapshot_xmax(pg_current_snapshot())::text::bigint AS transactions
+FROM pg_stat_activity
+WHERE backend_type = 'client backend'
+"""
+"""Transactions by their numbers, which those that write have. The statistics of commits would be up
+to a second old, and those of an idle session ten."""
 
 
 class Postgres:
@@ -29,6 +46,7 @@ class Postgres:
 
     async def start(self) -> None:
         await asyncio.to_thread(self._server.start)
+        await self._administer(f"CREATE ROLE {WORKER_ROLE} LOGIN SUPERUSER")
 
     async def stop(self) -> None:
         # Nothing here is kept, so the final checkpoint would be wasted time.
@@ -74,6 +92,18 @@ class Postgres:
         finally:
             await connection.close()
 
+    @asynccontextmanager
+    async def meter(self) -> AsyncIterator["PostgresMeter"]:
+        pid = self._server.pid
+        assert pid is not None, "the server is not running"
+        connection = await asyncpg.connect(self._server.dsn)
+        try:
+            meter = PostgresMeter(pid, connection)
+            await meter.read()  # which prepares the statement
+            yield meter
+        finally:
+            await connection.close()
+
     async def _administer(self, statement: str) -> None:
         connection = await asyncpg.connect(self._server.dsn)
         try:
@@ -102,5 +132,32 @@ class Database:
         finally:
             await connection.close()
 
+    @property
+    def worker_address(self) -> str:
+        """The same database, for workers whose sessions are measured."""
+        parts = urlsplit(self.address)
+        return urlunsplit(parts._replace(netloc=f"{WORKER_ROLE}@"))
+
+    def meter(self) -> AbstractAsyncContextManager["PostgresMeter"]:
+        return self._server.meter()
+
     async def remove(self) -> None:
         await self._server.drop_database(self._name)
+
+
+class PostgresMeter:
+    """Reads the server's processes and counters, over a connection that is opened before."""
+
+    def __init__(self, postmaster: int, connection: asyncpg.Connection) -> None:
+        self._postmaster = postmaster
+        self._connection = connection
+
+    async def read(self) -> ServerReading:
+        row = await self._connection.fetchrow(_SESSIONS, WORKER_ROLE)
+        return ServerReading(
+            Tree.read([self._postmaster]),
+            serving=frozenset(row["serving"]),
+            watching=frozenset(row["watching"]),
+            wal_bytes=int(row["wal_bytes"]),
+            transactions=row["transactions"],
+        )

@@ -2,10 +2,14 @@
 
 import asyncio
 import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import redis.asyncio
 
+from bench.job_cost import ServerReading
+from bench.process_tree import Tree
 from bench.processes import Child, Processes
 
 EXECUTABLE = "redis-server"
@@ -59,17 +63,35 @@ class RedisServer:
     async def empty(self) -> "EmptyRedis":
         async with redis.asyncio.Redis.from_url(self.address) as connection:
             await connection.flushall()
-        return EmptyRedis(self.address)
+        assert self._child is not None
+        return EmptyRedis(self.address, RedisMeter(self._child))
 
 
 class EmptyRedis:
     """Redis for one measurement; the counterpart of `postgres.Database`."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, meter: "RedisMeter") -> None:
         self.address = address
+        self.worker_address = address
+        self._meter = meter
 
     async def settle(self) -> None:
         """Redis has no planner to inform."""
 
     async def remove(self) -> None:
         """The next measurement empties it anyway."""
+
+    @asynccontextmanager
+    async def meter(self) -> AsyncIterator["RedisMeter"]:
+        yield self._meter
+
+
+class RedisMeter:
+    """Reads the server, which is one process: what it does for the bench is not told apart."""
+
+    def __init__(self, server: Child) -> None:
+        self._server = server
+
+    async def read(self) -> ServerReading:
+        pid = self._server.process.pid
+        return ServerReading(Tree.read([pid]), serving=frozenset([pid]))

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from bench.catalogue import FIGURES, Figure
+from bench.catalogue import DRAIN_COSTS, FIGURES, Figure
 from bench.contenders.contract import Contender
 from bench.http.report import http_table, http_verdicts
 from bench.measure import Spread
@@ -11,6 +11,7 @@ from bench.tables import table
 from bench.targets import verdicts
 
 NOTHING = "-"
+WHOLE_UNITS = {"jobs/s", "bytes/job"}
 
 
 def markdown(results: Results, contenders: Sequence[Contender], reference: Contender) -> str:
@@ -21,6 +22,7 @@ def markdown(results: Results, contenders: Sequence[Contender], reference: Conte
         _conditions(results),
         _figure_table(results, contenders, figures),
         _ratio_table(results, contenders, reference, figures),
+        _costs(results, contenders),
         _http(results),
         _target_table(results),
         _kept_table(results, contenders),
@@ -33,7 +35,11 @@ def markdown(results: Results, contenders: Sequence[Contender], reference: Conte
 def figure_table(results: Results, contenders: Sequence[Contender]) -> str:
     """The tables alone, for the terminal."""
     figures = [figure for figure in FIGURES if _is_measured(results, contenders, figure)]
-    tables = [_figure_table(results, contenders, figures) if figures else "", _http(results)]
+    tables = [
+        _figure_table(results, contenders, figures) if figures else "",
+        _cost_table(results, contenders),
+        _http(results),
+    ]
     return "\n\n".join(each for each in tables if each)
 
 
@@ -84,7 +90,7 @@ def _cell(spread: Spread | None, figure: Figure) -> str:
 
 
 def _number(value: float, figure: Figure) -> str:
-    return f"{value:,.0f}" if figure.unit == "jobs/s" else f"{value:,.1f}"
+    return f"{value:,.0f}" if figure.unit in WHOLE_UNITS else f"{value:,.1f}"
 
 
 def _ratio_table(
@@ -110,6 +116,28 @@ def _ratio_table(
 def _ratio(results: Results, contender: Contender, reference: Contender, figure: Figure) -> str:
     ratio = results.ratio(contender.name, reference.name, figure)
     return NOTHING if ratio is None else f"{ratio:.2f}"
+
+
+def _costs(results: Results, contenders: Sequence[Contender]) -> str:
+    costs = _cost_table(results, contenders)
+    if not costs:
+        return ""
+    heading = (
+        "## What a job costs in a drain\n\nCPU time by the kernel's count, over the timed part. "
+        "What served the workers is their PostgreSQL sessions together, or Redis. The log is that "
+        "of the whole server.\n\n"
+    )
+    return heading + costs
+
+
+def _cost_table(results: Results, contenders: Sequence[Contender]) -> str:
+    figures = [
+        figure
+        for costs in DRAIN_COSTS.values()
+        for figure in costs.rows
+        if _is_measured(results, contenders, figure)
+    ]
+    return _figure_table(results, contenders, figures) if figures else ""
 
 
 def _http(results: Results) -> str:

@@ -23,10 +23,12 @@ from bench.http.figures import HttpFigure
 from bench.http.paced import NotServedError
 from bench.http.scenario import HttpRound
 from bench.http.wrk import RefusedError
+from bench.job_cost import JobCost
 from bench.llm import amounts as llm_amounts
 from bench.llm.figures import LlmFigure
 from bench.llm.scenario import LlmRound
 from bench.measure import percentile
+from bench.process_tree import LostTimeError
 from bench.processes import ChildEndedError, Processes
 from bench.progress_lines import ProgressLines
 from bench.remote import amounts as remote_amounts
@@ -48,6 +50,7 @@ CONTENDER_FAULTS = (
     ClientFailedError,
     ChildEndedError,
     LostJobsError,
+    LostTimeError,
     NotStartedError,
     StalledError,
 )
@@ -272,10 +275,21 @@ class Rounds:
     async def _drain(self, context: Context, figure: catalogue.Figure, workers: int) -> None:
         drained = await drain(context, workers)
         self._add(context, figure, drained.per_second)
+        self._add_cost(context, catalogue.DRAIN_COSTS[figure], drained.cost)
         self.results.kept[context.contender.name] = {
             "records": drained.kept.records,
             "results": drained.kept.results,
         }
+
+    def _add_cost(self, context: Context, figures: catalogue.CostFigures, cost: JobCost) -> None:
+        self._add(context, figures.workers, cost.worker_us)
+        self._add(context, figures.serving, cost.serving_us)
+        self._add(context, figures.background, cost.background_us)
+        self._add(context, figures.total, cost.total_us)
+        if cost.wal_bytes is not None:
+            self._add(context, figures.wal, cost.wal_bytes)
+        if cost.transactions is not None:
+            self._add(context, figures.transactions, cost.transactions * 1_000)
 
     async def _latency(self, context: Context) -> None:
         found = await latency(context)

@@ -1,11 +1,12 @@
 """A fresh store for each measurement, in the contender's own database server."""
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Protocol
 
 from bench.client_process import ClientProcess
 from bench.contenders.contract import Contender, StoreKind
+from bench.job_cost import ServerMeter
 from bench.postgres import Postgres
 from bench.redis_server import RedisServer
 
@@ -15,7 +16,13 @@ class Store(Protocol):
 
     address: str
 
+    @property
+    def worker_address(self) -> str:
+        """Where workers connect if their server is measured."""
+
     async def settle(self) -> None: ...
+
+    def meter(self) -> AbstractAsyncContextManager[ServerMeter]: ...
 
     async def remove(self) -> None: ...
 

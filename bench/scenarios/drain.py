@@ -3,7 +3,8 @@
 The clock starts when every worker process has run at least one job, so that booting is not counted,
 and stops when the contender's own store shows no unfinished job, so that finishing is. Only the
 jobs in between count. Handlers are counted in shared memory (`bench.recorder`); the store is asked
-only once the handlers have run that often, so that watching costs the same for all: nothing.
+only once the handlers have run that often, so that watching costs the same for all: nothing. The
+CPU time of all processes is read before the clock starts and after it has stopped.
 """
 
 import asyncio
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from bench.contenders.contract import Kept
+from bench.job_cost import JobCost, Reading, ServerMeter
 from bench.processes import Child
 from bench.recorder import Progress
 from bench.scenarios.context import Context
@@ -32,6 +34,7 @@ class Drained:
     jobs: int
     seconds: float
     kept: Kept
+    cost: JobCost
 
     @property
     def per_second(self) -> float:
@@ -60,10 +63,13 @@ async def _drain_once(context: Context, workers: int, jobs: int) -> Drained:
         loaded = await client.enqueue_bulk(jobs, PRELOAD_SECONDS_MAX)
         await store.settle()
         progress = Progress(context.folder, workers, record_starts=False)
-        async with running_workers(
-            contender, context.processes, store.address, progress, workers
-        ) as children:
-            drained = await _time_drain(context, progress, children, loaded.jobs)
+        async with (
+            store.meter() as meter,
+            running_workers(
+                contender, context.processes, store.worker_address, progress, workers
+            ) as children,
+        ):
+            drained = await _time_drain(context, progress, children, meter, loaded.jobs)
         progress.close()
         await client.close()
     if drained.jobs < loaded.jobs * (1 - UNTIMED_SHARE_MAX):
@@ -75,20 +81,23 @@ async def _drain_once(context: Context, workers: int, jobs: int) -> Drained:
 
 
 async def _time_drain(
-    context: Context, progress: Progress, children: list[Child], jobs: int
+    context: Context, progress: Progress, children: list[Child], meter: ServerMeter, jobs: int
 ) -> Drained:
     watch = Watch(progress, children)
     await watch.until(lambda counts: min(counts) > 0)
+    uncounted = sum(progress.counts())
+    reading = await Reading.take(children, meter)
     start, before = time.perf_counter(), sum(progress.counts())
     await watch.until(lambda counts: sum(counts) >= jobs)
     while await context.client.unfinished() > 0:
         watch.check()
         await asyncio.sleep(WATCH_SECONDS)
     seconds = time.perf_counter() - start
+    cost = (await Reading.take(children, meter)).cost_since(reading, jobs - uncounted)
     kept = await context.client.kept()
     if kept.records not in (0, jobs):
         raise LostJobsError(jobs, kept.records)
-    return Drained(jobs - before, seconds, kept)
+    return Drained(jobs - before, seconds, kept, cost)
 
 
 class Watch:
