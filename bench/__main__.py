@@ -8,6 +8,8 @@ import tempfile
 from pathlib import Path
 
 from bench import facts, redis_server
+from bench.ablation import amounts as ablation_amounts
+from bench.ablation.report import ablation_tables, write_ablation
 from bench.batches import amounts
 from bench.batches.report import batches_tables, write_batches
 from bench.catalogue import Scenario
@@ -36,7 +38,7 @@ from bench.targets import OURS
 
 OURS_ALONE = {
     *(Scenario.HTTP, Scenario.BATCHES, Scenario.LLM, Scenario.REMOTE, Scenario.DASHBOARD),
-    Scenario.FOOTPRINT,
+    *(Scenario.FOOTPRINT, Scenario.ABLATION),
 }
 WRK_MISSING = "wrk is not installed and could not be"
 REDIS_MISSING = "redis-server is not installed and could not be"
@@ -72,6 +74,7 @@ async def run(options: Options, folder: Path) -> Results:
             _chats(options),
             _calls(options),
             _visits(options),
+            _ablations(options),
             Stores(postgres, redis),
             processes,
             folder,
@@ -107,6 +110,10 @@ def _calls(options: Options) -> remote_amounts.Amounts:
 
 def _visits(options: Options) -> dashboard_amounts.Amounts:
     return dashboard_amounts.QUICK if options.quick else dashboard_amounts.FULL
+
+
+def _ablations(options: Options) -> ablation_amounts.Amounts:
+    return ablation_amounts.QUICK if options.quick else ablation_amounts.FULL
 
 
 def _concerned(options: Options) -> tuple[Contender, ...]:
@@ -159,6 +166,9 @@ def write(results: Results, output: Path, options: Options) -> list[str]:
     if results.footprint:
         write_footprint(output, results)
         written += ["footprint.md", "footprint.json"]
+    if results.ablation:
+        write_ablation(output, results, _ablations(options))
+        written += ["ablation.md", "ablation.json"]
     if results.rounds or results.http:
         _write_latest(results, output)
         written += ["latest.md", "latest.json", "latest.png"]
@@ -202,6 +212,7 @@ def main() -> int:
         remote_tables(results),
         dashboard_tables(results, _visits(options)),
         footprint_tables(results),
+        ablation_tables(results),
     ]
     print("\n\n".join(each for each in tables if each))
     if options.output is not None:

@@ -19,6 +19,7 @@ class Scenario(StrEnum):
     REMOTE = "remote"
     DASHBOARD = "dashboard"
     FOOTPRINT = "footprint"
+    ABLATION = "ablation"
 
 
 @dataclass(frozen=True)

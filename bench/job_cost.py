@@ -27,6 +27,12 @@ class ServerReading:
     wal_bytes: int | None = None
     transactions: int | None = None
 
+    def wal_since(self, before: "ServerReading") -> int:
+        """Only of a server that has a write-ahead log."""
+        assert self.wal_bytes is not None
+        assert before.wal_bytes is not None
+        return self.wal_bytes - before.wal_bytes
+
 
 class ServerMeter(Protocol):
     """Reads a server while it is used by a contender."""

@@ -58,7 +58,7 @@ def parse(arguments: Sequence[str]) -> Options:
     # These alone are whole: they have reports of their own.
     alone = (
         *(Scenario.BATCHES, Scenario.LLM, Scenario.REMOTE, Scenario.DASHBOARD),
-        Scenario.FOOTPRINT,
+        *(Scenario.FOOTPRINT, Scenario.ABLATION),
     )
     is_whole = set(scenarios) in (set(Scenario), *({each} for each in alone))
     partial = chosen.quick or chosen.only is not None or not is_whole

@@ -153,7 +153,7 @@ class PostgresMeter:
         self._connection = connection
 
     async def read(self) -> ServerReading:
-        row = await self._connection.fetchrow(_SESSIONS, WORKER_ROLE)
+        (row,) = await self._connection.fetch(_SESSIONS, WORKER_ROLE)
         return ServerReading(
             Tree.read([self._postmaster]),
             serving=frozenset(row["serving"]),

@@ -65,6 +65,10 @@ class Tree:
             before = usages
         raise RuntimeError(f"in {_READINGS_MAX} readings a process had ended during each")
 
+    @property
+    def pids(self) -> set[int]:
+        return {key.pid for key in self.usages}
+
     def since(self, before: "Tree") -> Spent:
         was, now = before.usages, self.usages
         none = Usage(0.0, 0.0)

@@ -8,6 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench import catalogue
+from bench.ablation import amounts as ablation_amounts
+from bench.ablation.job_path import WrongBatchError
+from bench.ablation.scenario import AblationRound
 from bench.batches.amounts import Amounts
 from bench.batches.export_check import ExportWrongError
 from bench.batches.figures import BatchFigure
@@ -68,6 +71,7 @@ class Rounds:
         chats: llm_amounts.Amounts,
         calls: remote_amounts.Amounts,
         visits: dashboard_amounts.Amounts,
+        ablations: ablation_amounts.Amounts,
         stores: Stores,
         processes: Processes,
         folder: Path,
@@ -80,6 +84,7 @@ class Rounds:
         self._chats = chats
         self._calls = calls
         self._visits = visits
+        self._ablations = ablations
         self._stores = stores
         self._processes = processes
         self._folder = folder
@@ -122,6 +127,9 @@ class Rounds:
                     continue
                 if scenario is Scenario.FOOTPRINT:
                     await self._footprint()
+                    continue
+                if scenario is Scenario.ABLATION:
+                    await self._ablation(number)
                     continue
                 for contender in order:
                     clients[contender.name] = await self._turn(scenario, clients[contender.name])
@@ -226,6 +234,21 @@ class Rounds:
 
     def _add_footprint(self, figure: FootprintFigure, value: float) -> None:
         self.results.footprint[figure].append(value)
+        self._lines.note(f"    {figure}: {value:,.1f}")
+
+    async def _ablation(self, number: int) -> None:
+        if not any(contender.name == OURS for contender in self._contenders):
+            return
+        try:
+            await AblationRound(
+                self._stores.postgres, self._ablations, number, self._add_ablation
+            ).run()
+        except (*CONTENDER_FAULTS, WrongBatchError) as fault:
+            self.results.failures["ablation"].append(str(fault))
+            self._lines.fault("ablation", Scenario.ABLATION, fault)
+
+    def _add_ablation(self, figure: str, value: float) -> None:
+        self.results.ablation[figure].append(value)
         self._lines.note(f"    {figure}: {value:,.1f}")
 
     async def _turn(self, scenario: Scenario, client: ClientProcess) -> ClientProcess:

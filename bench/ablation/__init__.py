@@ -1,0 +1,1 @@
+"""The ablation scenario: what each feature costs the exchange, in use and not in use."""
