@@ -192,6 +192,7 @@ async def timed_claims(line: Connection, case: Case) -> list[Timed]:
     boot = await leases.register(line, "bench", "bench", dict(DEFAULT_POLICIES))
     (backend,) = await line.fetch("SELECT pg_backend_pid() AS pid")
     turns: dict[str, ClaimRotation] = {}
+    over: list[int] = []
     timed = []
     for number in range(2 * (WARM_UP_CLAIMS + CLAIMS)):
         order = ClaimOrder(
@@ -218,7 +219,8 @@ async def timed_claims(line: Connection, case: Case) -> list[Timed]:
                 )
         else:
             done = [FinishedJob(job, b"{}", 0.001) for job in claimed]
-            await leases.exchange(line, order, done, KEEP_SECONDS)
+            await leases.exchange(line, order, done, KEEP_SECONDS, over)
+            over = [job.lease for job in claimed[:1]]
     return timed
 
 

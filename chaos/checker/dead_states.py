@@ -30,6 +30,10 @@ SELECT j.id, j.state::text AS state, j.endpoint,
            WHEN j.lease >> 40 > 0 AND j.updated_at < now() - interval '60 seconds'
                AND NOT EXISTS (SELECT FROM workers AS w WHERE w.boot = j.lease >> 40)
            THEN 'is held by a worker that is gone, and was not rescued'
+           WHEN j.lease IS NOT NULL AND NOT EXISTS (
+               SELECT FROM claims AS k
+               WHERE k.org_id = j.org_id AND k.lease = j.lease AND j.id = ANY (k.ids)
+           ) THEN 'is held, and no row of claims leads to it'
        END AS why
 FROM jobs AS j
 WHERE j.state NOT IN ('completed', 'failed', 'cancelled')

@@ -112,5 +112,5 @@ async def _plan(worker: Claimer) -> Plan:
     nothing: list[object] = [[], [], [], [], [], []]
     order = worker.order(ROOM).arguments(limited=False)
     return await worker.line.run(
-        lambda it: explain(it, sql("claims/exchange"), *order, *nothing, KEEP_COMPLETED_SECONDS)
+        lambda it: explain(it, sql("claims/exchange"), *order, *nothing, KEEP_COMPLETED_SECONDS, [])
     )

@@ -213,6 +213,17 @@ async def test_a_job_that_is_done_elsewhere_and_that_nobody_looks_at_is_dead(sce
     assert "nothing will poll it" in found
 
 
+async def test_a_held_job_that_no_claim_leads_to_is_dead(scene: Scene) -> None:
+    await _add_job(scene)
+    await scene.spoil(
+        "UPDATE jobs SET state = 'processing', lease = (1::bigint << 40) | 999"
+        " WHERE state = 'queued'"
+    )
+
+    (found,) = await scene.findings(no_dead_state)
+    assert "no row of claims leads to it" in found
+
+
 async def test_a_list_that_nobody_takes_in_is_found(scene: Scene) -> None:
     await scene.sql.execute(
         """

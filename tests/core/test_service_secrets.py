@@ -23,7 +23,7 @@ from coatcheck.domain.catalogue import UPSTREAM_ENDPOINT, ServiceDefinition, Ser
 from coatcheck.domain.errors import InvalidInput, SealingKeyMissing, SecretsLost
 from tests.db.edge_guard import AsyncpgConnection
 from tests.db.plans import explain_query
-from tests.db.rows import recorded
+from tests.db.rows import holding, recorded
 
 OLD, NEW = "o" * 32, "n" * 32
 URL = "https://upstream.example"
@@ -352,10 +352,11 @@ async def test_retired_secrets_stay_while_a_job_that_needs_them_is_held(
     await catalogue.put("acme", "default", "docs", definition())
     await submit(engine)
     await catalogue.delete("acme", "docs")
-    await connection.execute(
-        "UPDATE jobs SET state = 'dispatching', lease = 7::bigint << 40,"
-        " created_at = now() - interval '1 hour'"
-    )
+    async with holding(connection):
+        await connection.execute(
+            "UPDATE jobs SET state = 'dispatching', lease = 7::bigint << 40,"
+            " created_at = now() - interval '1 hour'"
+        )
     assert await pruned(line) == 0
     await connection.execute("DELETE FROM jobs")
     assert await pruned(line) == 1
@@ -437,4 +438,5 @@ async def test_a_prune_reads_the_jobs_of_those_it_looks_at_and_no_others(
         after_id=UUID(int=0),
     )
     assert plan.rows_read("jobs") == 0
-    assert plan.indexes("jobs", "queue") >= {"queue_order", "jobs_postponed", "jobs_held"}
+    assert plan.indexes("jobs", "queue") >= {"queue_order", "jobs_postponed", "jobs_pkey"}
+    assert plan.indexes("claims") == {"claims_held"}

@@ -1,12 +1,13 @@
 """Triggers, for tests only, that refuse every step the domain's table does not know, and a commit
-that leaves a queued job where no claim finds it.
+that leaves a queued job where no claim finds it, or a lease that no row of ``claims`` leads to.
 
 They stand in the template database, so every test that uses the `dsn` fixture runs under it:
 whatever statement makes an illegal step, in whatever test, fails there and then.
 
-The first look after the step. One that looks before it would have PostgreSQL lock each row, and
-take its newest version, before the constraints of a row are checked: that is not so without it, and
-would hide what statements that meet do to each other.
+A step is looked at once it is made. A trigger that looks before it would have PostgreSQL lock each
+row, and take its newest version, before the constraints of a row are checked: that is not so
+without it, and would hide what statements that meet do to each other. The queue and claims are
+looked at when a transaction commits: its statements may write them in any order.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ async def remove(connection: AsyncpgConnection) -> None:
     """Take the guard away, for a test that counts what the product's own statements do."""
     await connection.execute(
         "DROP TRIGGER only_legal_steps ON jobs; DROP TRIGGER only_legal_beginnings ON jobs;"
-        "DROP TRIGGER queued_jobs_are_found ON jobs"
+        "DROP TRIGGER queued_jobs_are_found ON jobs;"
+        "DROP TRIGGER only_named_leases ON jobs; DROP TRIGGER only_rows_without_leases ON claims"
     )
 
 
@@ -99,6 +101,39 @@ def _statements() -> str:
         AFTER INSERT OR UPDATE OF state, lane, endpoint, flow, run_at ON jobs
         DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.state = 'queued')
         EXECUTE FUNCTION refuse_lost_job();
+
+        CREATE FUNCTION refuse_unnamed_lease() RETURNS trigger LANGUAGE plpgsql AS $$
+        DECLARE
+            jobs_written uuid[];
+            unnamed uuid;
+            org text;
+            held_by bigint;
+        BEGIN
+            IF TG_TABLE_NAME = 'jobs' THEN
+                org := NEW.org_id; held_by := NEW.lease; jobs_written := ARRAY[NEW.id];
+            ELSE
+                org := OLD.org_id; held_by := OLD.lease; jobs_written := OLD.ids;
+            END IF;
+            SELECT j.id INTO unnamed
+            FROM unnest(jobs_written) AS w (id)
+            JOIN jobs AS j ON j.org_id = org AND j.id = w.id AND j.lease = held_by
+            WHERE NOT EXISTS (
+                SELECT FROM claims AS k
+                WHERE k.org_id = org AND k.lease = held_by AND j.id = ANY (k.ids)
+            );
+            IF FOUND THEN
+                RAISE EXCEPTION 'no row of claims leads to job %, held under %', unnamed, held_by;
+            END IF;
+            RETURN NULL;
+        END $$;
+
+        CREATE CONSTRAINT TRIGGER only_named_leases AFTER INSERT OR UPDATE ON jobs
+        DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.lease IS NOT NULL)
+        EXECUTE FUNCTION refuse_unnamed_lease();
+
+        CREATE CONSTRAINT TRIGGER only_rows_without_leases AFTER UPDATE OR DELETE ON claims
+        DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+        EXECUTE FUNCTION refuse_unnamed_lease();
     """
 
 

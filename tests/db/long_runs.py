@@ -16,7 +16,7 @@ from coatcheck.domain.states import State
 from coatcheck.products.batches.model import BatchView, task_id
 from coatcheck.products.batches.repository import read
 from tests.db.edge_guard import AsyncpgConnection, unguarded
-from tests.db.rows import ENDPOINT, HOLDER_BOOT, ORG, recorded
+from tests.db.rows import ENDPOINT, HOLDER_BOOT, ORG, recorded, write_claims
 
 _ROWS_AT_A_TIME = 20_000
 
@@ -121,6 +121,7 @@ async def put_long_run(
                 [states[index].value for index in chunk],
                 [flows[index % len(flows)] for index in chunk],
             )
+    await write_claims(connection, org, [made.task(index) for index in range(len(states))])
     return made
 
 

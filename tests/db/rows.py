@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -27,7 +27,8 @@ HOLDER_BOOT = 1
 STALE_LEASE = 999 << 40 | 1
 """A lease that somebody may once have had, and that nothing carries now."""
 
-_numbers = itertools.count(1)
+_numbers = itertools.count(1_000_000)
+"""Claim numbers beyond those of the workers of a test."""
 
 
 @asynccontextmanager
@@ -83,6 +84,8 @@ async def put_job(
         await connection.execute(
             recorded(f"INSERT INTO jobs ({names}) VALUES ({numbers})"), *row.values()
         )
+    if row["lease"] is not None:
+        await write_claims(connection, row["org_id"], [row["id"]])
     return ClaimedJob(
         row["org_id"],
         row["id"],
@@ -118,6 +121,36 @@ async def expiries(connection: AsyncpgConnection) -> dict[UUID, datetime]:
     moments = {row["id"]: row["expires_at"] for row in rows}
     assert len(moments) == len(rows)
     return moments
+
+
+@asynccontextmanager
+async def holding(connection: AsyncpgConnection) -> AsyncIterator[None]:
+    """Let a test give jobs leases by hand: the claims that lead to them are written with them."""
+    async with connection.transaction():
+        yield
+        await write_claims(connection)
+
+
+async def write_claims(
+    connection: AsyncpgConnection, org: str | None = None, jobs: Sequence[UUID] | None = None
+) -> None:
+    """Write the claims that are missing: of these jobs of an organisation, or of all jobs."""
+    await connection.execute(
+        """
+        INSERT INTO claims AS k (org_id, lease, ids)
+        SELECT j.org_id, j.lease, array_agg(j.id)
+        FROM jobs AS j
+        WHERE j.lease IS NOT NULL AND ($1::text IS NULL OR j.org_id = $1 AND j.id = ANY ($2))
+          AND NOT EXISTS (
+              SELECT FROM claims AS c
+              WHERE c.org_id = j.org_id AND c.lease = j.lease AND j.id = ANY (c.ids)
+          )
+        GROUP BY j.org_id, j.lease
+        ON CONFLICT (org_id, lease) DO UPDATE SET ids = k.ids || excluded.ids
+        """,
+        org,
+        None if jobs is None else [*jobs],
+    )
 
 
 async def put_queue(

@@ -15,7 +15,7 @@ from coatcheck.products.batches.repository import BatchRepository
 from tests.db.claimer import Claimer
 from tests.db.edge_guard import AsyncpgConnection
 from tests.db.long_runs import put_long_run
-from tests.db.rows import ORG, expire, put_job, row_of
+from tests.db.rows import ORG, expire, holding, put_job, row_of
 
 HASH = bytes(range(32))
 FLOW = "docs.v1.post__draw"
@@ -141,7 +141,8 @@ async def test_a_stale_holder_replaces_nothing(
 ) -> None:
     job = await put_job(connection, State.PROCESSING)
     await attach(worker.line, job, "blob")
-    await connection.execute("UPDATE jobs SET lease = lease + 1 WHERE id = $1", job.uuid)
+    async with holding(connection):
+        await connection.execute("UPDATE jobs SET lease = lease + 1 WHERE id = $1", job.uuid)
     assert await attach(worker.line, job, "late") == (False, None)
     assert [copy.disposal for copy in (await record_of(worker.line, job)).copies] == [None]
 

@@ -117,7 +117,7 @@ async def test_a_claim_that_was_not_committed_leaves_its_jobs_claimable(
     await undone.start()
     rows = await connection.fetch(
         sql("claims/exchange"), *worker.order(3).arguments(limited=False), [], [], [], [], [], [],
-        KEEP_COMPLETED_SECONDS,
+        KEEP_COMPLETED_SECONDS, [],
     )  # fmt: skip
     assert sum(row["id"] is not None for row in rows) == 3
     await undone.rollback()

@@ -50,6 +50,8 @@ class Statement:
     arguments: list[Any]
     index: str
     finds: int
+    claims: str = ""
+    """The index of claims, if that is where it looks first."""
 
     async def plan(self) -> Plan:
         return await self.line.run(lambda it: explain(it, self.text, *self.arguments))
@@ -97,14 +99,18 @@ async def statements(
         "all flows": Statement(
             looks, *sql.bound("overview/flows", org="*", **flows), "queue_order", LIVE
         ),
-        "held": Statement(looks, *sql.bound("overview/held", org="acme"), "jobs_held", n),
+        "held": Statement(
+            looks, *sql.bound("overview/held", org="acme"), "jobs_pkey", n, "claims_held"
+        ),
         "postponed": Statement(
             looks, *sql.bound("overview/postponed", org="acme", rows_max=1000), "jobs_postponed", n
         ),
         "all postponed": Statement(
             looks, *sql.bound("overview/postponed_of_all", rows_max=1000), "jobs_due", n
         ),
-        "workers": Statement(looks, *sql.bound("workers/list", rows_max=100), "jobs_held", n),
+        "workers": Statement(
+            looks, *sql.bound("workers/list", rows_max=100), "jobs_pkey", n, "claims_held"
+        ),
         "explain": Statement(asks, *sql.bound("explain/explain", **one), "jobs_pkey", n),
         "ahead": Statement(
             asks,
@@ -115,8 +121,9 @@ async def statements(
         "holders": Statement(
             asks,
             *sql.bound("explain/holders", org="acme", scope="org", name="", rows_max=50),
-            "jobs_held",
+            "jobs_pkey",
             n,
+            "claims_pkey",
         ),
         "runs of late": Statement(
             asks,
@@ -132,16 +139,20 @@ async def statements(
             "jobs_ended",
             n,
         ),
-        "depth": Statement(reads, sql("jobs/depth"), [], "jobs_held", LIVE),
+        "depth": Statement(reads, sql("jobs/depth"), [], "jobs_pkey", LIVE, "claims_held"),
         "claim": Statement(
             work,
             sql("claims/exchange"),
-            [*claim, *nothing, KEEP_COMPLETED_SECONDS],
+            [*claim, *nothing, KEEP_COMPLETED_SECONDS, []],
             "queue_order",
             ROOM,
         ),
         "complete": Statement(
-            work, sql("claims/exchange"), [*no_claim, *done, KEEP_COMPLETED_SECONDS], "jobs_pkey", n
+            work,
+            sql("claims/exchange"),
+            [*no_claim, *done, KEEP_COMPLETED_SECONDS, []],
+            "jobs_pkey",
+            n,
         ),
         "settle": Statement(
             work,
@@ -162,7 +173,7 @@ async def statements(
             work, *sql.bound("claims/mark_started", **those, ran_seconds=[0.5] * n), "jobs_pkey", n
         ),
         "heartbeat": Statement(
-            work, *sql.bound("workers/heartbeat", boot=worker.boot), "jobs_held", n
+            work, *sql.bound("workers/heartbeat", boot=worker.boot), "jobs_pkey", n, "claims_held"
         ),
         "stage": Statement(
             upkeep, *sql.bound("maintenance/queue_due", rows_max=500), "jobs_due", n
@@ -179,16 +190,18 @@ async def statements(
                 delays=[5.0],
                 jitter=1.0,
             ),
-            "jobs_held",
+            "jobs_pkey",
             n,
+            "claims_held",
         ),
         "overrun": Statement(
             upkeep,
             *sql.bound(
                 "maintenance/fail_overrun", slack_seconds=0, keep_seconds=keep, rows_max=200
             ),
-            "jobs_held",
+            "jobs_pkey",
             n,
+            "claims_held",
         ),
         "expire": Statement(
             upkeep,
@@ -242,6 +255,8 @@ async def test_a_million_finished_jobs_make_no_hot_statement_read_more(
     )
     for name, statement in statements.items():
         assert statement.index in after[name].indexes("jobs", "queue"), name
+        assert statement.claims in {"", *after[name].indexes("claims")}, name
+        assert after[name].sequential_scans("claims") == 0, name
     # It finds a row, and finds it again to change it; the claim also asks who has work.
     read = {name: plan.rows_read("jobs") for name, plan in after.items()}
     bound = {name: 2 * statement.finds + 2 * ORGS for name, statement in statements.items()}
@@ -267,7 +282,7 @@ async def test_a_backlog_makes_no_claim_read_more(
     """However many jobs wait, finding the flows is one look at the index for each."""
     await put_queue(connection, 50_000, org="busy")
     await put_queue(connection, 10, org="quiet")
-    arguments = [*worker.order(10).arguments(limited=False), [], [], [], [], [], [], 60]
+    arguments = [*worker.order(10).arguments(limited=False), [], [], [], [], [], [], 60, []]
     plan = await worker.line.run(lambda it: explain(it, sql("claims/exchange"), *arguments))
     assert plan.indexes("jobs", "queue") == {"queue_order", "jobs_pkey"}
     assert plan.sequential_scans("jobs") == plan.sequential_scans("queue") == 0
@@ -287,3 +302,5 @@ async def test_a_statement_goes_by_its_index_before_anything_is_known_of_the_tab
         assert statement.index in plan.indexes("jobs", "queue"), name
         assert plan.sequential_scans("jobs") == 0, name
         assert name != "prune" or finds_expiries_by_index(plan)
+        assert statement.claims in {"", *plan.indexes("claims")}, name
+        assert plan.sequential_scans("claims") == 0, name

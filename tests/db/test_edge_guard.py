@@ -7,7 +7,7 @@ import pytest
 
 from coatcheck.domain.states import EDGES, INITIAL, State
 from tests.db.edge_guard import AsyncpgConnection
-from tests.db.rows import put_job, recorded, state_of
+from tests.db.rows import holding, put_job, recorded, state_of
 
 STEPS = [(source, target) for source in State for target in State if source is not target]
 
@@ -15,19 +15,20 @@ STEPS = [(source, target) for source in State for target in State if source is n
 async def move(connection: AsyncpgConnection, source: State, target: State) -> None:
     """Write ``target`` over a job in ``source``, keeping every CHECK of the table satisfied."""
     job = await put_job(connection, source)
-    await connection.execute(
-        recorded("""
-        UPDATE jobs
-        SET state = $2::text::job_state, lease = CASE WHEN $3 THEN 1 END,
-            payload = CASE WHEN NOT $4 THEN payload END,
-            finished_at = CASE WHEN $4 THEN now() END, expires_at = CASE WHEN $4 THEN now() END
-        WHERE id = $1
-        """),
-        job.uuid,
-        target.value,
-        target.held,
-        target.terminal,
-    )
+    async with holding(connection):
+        await connection.execute(
+            recorded("""
+            UPDATE jobs
+            SET state = $2::text::job_state, lease = CASE WHEN $3 THEN 1 END,
+                payload = CASE WHEN NOT $4 THEN payload END,
+                finished_at = CASE WHEN $4 THEN now() END, expires_at = CASE WHEN $4 THEN now() END
+            WHERE id = $1
+            """),
+            job.uuid,
+            target.value,
+            target.held,
+            target.terminal,
+        )
     assert await state_of(connection, job) is target
 
 
@@ -69,6 +70,21 @@ async def test_a_job_that_stays_where_it_is_is_let_through(connection: AsyncpgCo
     job = await put_job(connection, State.PROCESSING)
     await connection.execute("UPDATE jobs SET progress = 0.5 WHERE id = $1", job.uuid)
     assert await state_of(connection, job) is State.PROCESSING
+
+
+async def test_a_lease_that_no_claim_leads_to_is_refused(connection: AsyncpgConnection) -> None:
+    await put_job(connection, State.QUEUED)
+    held = await put_job(connection, State.PROCESSING)
+    for statement in (
+        "UPDATE jobs SET state = 'dispatching', lease = 1 WHERE state = 'queued'",
+        "UPDATE jobs SET lease = 1 WHERE state = 'processing'",
+        "DELETE FROM claims",
+        "UPDATE claims SET ids = '{}'",
+    ):
+        with pytest.raises(asyncpg.RaiseError, match="no row of claims leads to job"):
+            await connection.execute(statement)
+    await connection.execute("DELETE FROM jobs WHERE id = $1", held.uuid)
+    await connection.execute("DELETE FROM claims")
 
 
 async def test_copied_rows_are_guarded_too(connection: AsyncpgConnection) -> None:

@@ -76,7 +76,8 @@ async def test_counting_permits_reads_what_is_held_and_no_history(
     await put_chats(connection, 3, "a:1")
     assert len(await claims.claim(offer(concurrency=2))) == 2
     plan = await plan_of(claims, "target_loads", ["gpu"], [CHAT, GENERATE])
-    assert plan.indexes("jobs") == {"jobs_held"}
+    assert plan.indexes("claims") == {"claims_held"}
+    assert plan.indexes("jobs") == {"jobs_pkey"}
     assert plan.rows_read("jobs") == 2
     assert plan.indexes("llm_assignments") == {"llm_assignments_pkey"}
     assert plan.rows_read("llm_assignments") == 2

@@ -30,6 +30,7 @@ async def complete_without_commit(
         [0.5],
         [2],
         KEEP_COMPLETED_SECONDS,
+        [],
     )
 
 
@@ -57,7 +58,7 @@ async def test_a_cancel_that_meets_a_claim_asks_the_new_holder(
     order = worker.order(1)
     async with connection.transaction():
         await connection.fetch(
-            sql("claims/exchange"), *order.arguments(limited=False), [], [], [], [], [], [], 0
+            sql("claims/exchange"), *order.arguments(limited=False), [], [], [], [], [], [], 0, []
         )
         asked = asyncio.create_task(cancel(worker, job))
         await until_blocked(connection, BLOCKED)
@@ -87,7 +88,11 @@ async def test_a_cancel_that_meets_a_claim_undone_cancels_at_once(
     undone = connection.transaction()
     await undone.start()
     await connection.fetch(
-        sql("claims/exchange"), *worker.order(1).arguments(limited=False), [], [], [], [], [], [], 0
+        sql("claims/exchange"),
+        *worker.order(1).arguments(limited=False),
+        *([],) * 6,
+        0,
+        [],
     )
     asked = asyncio.create_task(cancel(worker, job))
     await until_blocked(connection, BLOCKED)

@@ -114,7 +114,7 @@ async def test_a_claim_reads_as_much_as_it_has_room_for(
 
 
 async def test_a_claim_of_others_passes_the_run_in_one_step(run: None, worker: Claimer) -> None:
-    arguments = [*worker.order(100).arguments(limited=False), [], [], [], [], [], [], 60]
+    arguments = [*worker.order(100).arguments(limited=False), [], [], [], [], [], [], 60, []]
     plan = await worker.line.run(lambda it: explain(it, sql("claims/exchange"), *arguments))
     assert plan.rows_read("jobs") <= OVERHEAD
 

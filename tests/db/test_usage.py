@@ -250,6 +250,7 @@ async def test_a_result_that_is_handed_in_twice_is_counted_once(
             [done.ran_seconds],
             [2],
             KEEP_COMPLETED_SECONDS,
+            [],
         )
         again = asyncio.create_task(worker.complete(job))
         await until_blocked(connection, BLOCKED)

@@ -274,7 +274,7 @@ async def exchange_plan(worker: Claimer, held: list[ClaimedJob]) -> Any:
     done = columns([(job.org, job.uuid, job.lease, b"1", 0.5, 2) for job in held])
     order = worker.order(100).arguments(limited=False)
     return await worker.line.run(
-        lambda it: explain(it, sql("claims/exchange"), *order, *done, KEEP_COMPLETED_SECONDS)
+        lambda it: explain(it, sql("claims/exchange"), *order, *done, KEEP_COMPLETED_SECONDS, [])
     )
 
 

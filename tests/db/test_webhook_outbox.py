@@ -134,7 +134,7 @@ async def test_ending_jobs_without_webhooks_reads_no_table_of_webhooks(
     order = worker.order(0).arguments(limited=False)
 
     async def plan(it: AsyncpgConnection) -> Any:
-        return await explain(it, sql("claims/exchange"), *order, *done, KEEP_COMPLETED_SECONDS)
+        return await explain(it, sql("claims/exchange"), *order, *done, KEEP_COMPLETED_SECONDS, [])
 
     explained = await worker.line.run(plan)
     for table in ("job_webhooks", "runs"):
@@ -151,7 +151,7 @@ async def test_ending_jobs_with_webhooks_finds_each_by_its_key(
     order = worker.order(0).arguments(limited=False)
 
     async def plan(it: AsyncpgConnection) -> Any:
-        return await explain(it, sql("claims/exchange"), *order, *done, KEEP_COMPLETED_SECONDS)
+        return await explain(it, sql("claims/exchange"), *order, *done, KEEP_COMPLETED_SECONDS, [])
 
     explained = await worker.line.run(plan)
     assert explained.indexes("job_webhooks") == {"job_webhooks_pkey"}

@@ -67,6 +67,7 @@ TABLES: Final = (
     "jobs",
     "queue",
     "job_expiries",
+    "claims",
     "workers",
     "job_events",
     "webhook_deliveries",

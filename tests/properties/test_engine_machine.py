@@ -44,6 +44,7 @@ TABLES: Final = (
     "jobs",
     "queue",
     "job_expiries",
+    "claims",
     "workers",
     "concurrency_limits",
     "job_events",

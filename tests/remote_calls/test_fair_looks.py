@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from coatcheck.core.remote.finalizer import KeyedSemaphore
-from tests.db.rows import connected
+from tests.db.rows import connected, write_claims
 from tests.remote_calls.render_deployment import SOUND, RenderDeployment
 from tests.remotes.fake_http import FakeHttp
 from tests.remotes.faults import Hang
@@ -61,6 +61,7 @@ async def test_a_remote_that_never_answers_keeps_no_other_from_being_asked(
         silent.faults.extend([Hang()] * 2 * CALLS)
         await sql.execute("SET session_replication_role = replica")  # no job begins as parked
         await sql.execute(_CLONE_JOBS, CALLS)
+        await write_claims(sql)
         await sql.execute(_CLONE_CALLS)
         await deployment.start_render_worker()
         asked = "SELECT count(*) FROM remote_calls WHERE org_id = 'silent' AND looker IS NOT NULL"

@@ -34,6 +34,7 @@ async def test_it_is_spawned_parked_and_finalized_with_its_file(
     async with connected(deployment.dsn) as sql:
         assert await sql.fetchval("SELECT count(*) FROM remote_calls") == 0
         assert await sql.fetchval("SELECT samples FROM remote_paces") == 1
+        assert await sql.fetchval("SELECT count(*) FROM claims WHERE lease >> 40 = 0") == 0
 
 
 async def test_no_slot_is_held_while_it_runs_elsewhere(

@@ -28,7 +28,7 @@ _TASK_SECONDS: Final = 0.2
 _SLOTS: Final = 32
 """The maximum of the tasks' default lane."""
 
-_HELD: Final = "SELECT count(*) FROM jobs WHERE org_id = $1 AND lease IS NOT NULL"
+_HELD: Final = "SELECT count(*) FROM held_jobs WHERE org_id = $1"
 _ENDED: Final = "SELECT count(*) FROM jobs WHERE org_id = $1 AND state = 'completed'"
 _CLAIMED_BETWEEN: Final = """
     SELECT coalesce(max(

@@ -24,11 +24,14 @@ from coatcheck.telemetry.job_stats import job_stats_of
 
 _log = logging.getLogger(__name__)
 _ROWS_MAX = 200
+_CLAIMS_MAX: Final = 100
+_FIRST_CLAIM: Final = ("", -1)
 _RESCUE_TICK_SECONDS = 1.0
 
 
 class Rescuer(Loop):
-    """Queues the jobs of lost workers again, or fails them if they were lost too often."""
+    """Queues the jobs of lost workers again, or fails them if they were lost too often. Also cleans
+    up the claims that workers left behind."""
 
     name: ClassVar[str] = "rescuer"
 
@@ -39,11 +42,14 @@ class Rescuer(Loop):
         self._notifier = notifier
         self._keep_failed_seconds = keep_failed_seconds
         self._job_stats = job_stats_of(db.database_url)
+        self._swept_to = _FIRST_CLAIM
 
     async def tick(self) -> float:
         if await self.rescue() == _ROWS_MAX:
             return 0.0
         await maintenance.prune_workers(self._db)
+        swept_to = await maintenance.sweep_claims(self._db, self._swept_to, _CLAIMS_MAX)
+        self._swept_to = swept_to or _FIRST_CLAIM
         return _RESCUE_TICK_SECONDS
 
     async def rescue(self) -> int:

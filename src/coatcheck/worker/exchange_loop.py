@@ -139,6 +139,10 @@ class ExchangeLoop:
         self._lost_claims: list[int] = []
         self._claim_underway: int | None = None
         self._unsure: set[tuple[UUID, int]] = set()
+        self._open: dict[int, set[UUID]] = {}
+        """The jobs of each lease of which no outcome was accepted yet."""
+        self._over: list[int] = []
+        """Leases that no job has any more: the next exchange deletes their claims."""
         self._serving = False
         self.rejected = 0
         self._asking = True
@@ -178,6 +182,10 @@ class ExchangeLoop:
         """Release the jobs of a lease that no part of this worker knows."""
         self._lost_claims.append(lease)
         self._wake.set()
+
+    def parked(self, job: ClaimedJob) -> None:
+        """The job has another lease from now on: a remote runs it."""
+        self._close([job])
 
     def leases(self) -> set[int]:
         """The leases of the claim in flight, of claims to release, and of outcomes to record."""
@@ -337,11 +345,13 @@ class ExchangeLoop:
         del self._settlements[: len(batch)]
         ended: Counter[tuple[str, State]] = Counter()
         newest = newest_leases(settlement.job for settlement in batch)
+        accepted: list[ClaimedJob] = []
         for settlement in batch:
             job, now = settlement.job, settled.get(settlement.job.uuid)
             if now is None or job.lease != newest[job.uuid]:
                 self._too_late(job)
                 continue
+            accepted.append(job)
             state = now.state
             failed = settlement.event in (TransitionEvent.FAIL, TransitionEvent.RETRY)
             self._job_stats.moved(
@@ -368,6 +378,7 @@ class ExchangeLoop:
                 self._ended(job)
         for (endpoint, state), jobs in ended.items():
             metrics.record_finished(endpoint, state, jobs)
+        self._close(accepted)
         self._settled([settlement.job for settlement in batch])
 
     async def _exchange(self, *, room: bool = True) -> None:
@@ -379,6 +390,7 @@ class ExchangeLoop:
             return
         crash_point("finish.before_statement" if completions else "claim.before_statement")
         sent_at = time.monotonic()
+        over = self._over[:CLAIM_ROWS_MAX]
         with self._claiming(order), self._recording([done.job for done in completions]):
             claimed, accepted = await leases.exchange(
                 # A claim without completions need not wait for the disk: see Worker.
@@ -386,7 +398,9 @@ class ExchangeLoop:
                 order,
                 completions,
                 self._keep_completed_seconds,
+                over,
             )
+        del self._over[: len(over)]
         metrics.record_claim(time.monotonic() - sent_at, len(claimed))
         del self._completions[: len(completions)]
         self._take(claimed)
@@ -496,6 +510,7 @@ class ExchangeLoop:
 
     def _begin(self, claimed: list[ClaimedJob]) -> None:
         if claimed:
+            self._open[claimed[0].lease] = {job.uuid for job in claimed}
             crash_point("claim.committed_not_dispatched")
             self._job_stats.started(claimed)
             self._accept(claimed)
@@ -513,6 +528,7 @@ class ExchangeLoop:
             completions = [
                 done for done in completions if (done.job.uuid, done.job.lease) not in refused
             ]
+        self._close([done.job for done in completions])
         self._job_stats.completed((done.job, done.ran_seconds) for done in completions)
         if EVENTS.is_on:
             EVENTS.jobs_completed(_end_of(completion) for completion in completions)
@@ -532,7 +548,21 @@ class ExchangeLoop:
         if callback is not None:
             callback(job)
 
+    def _close(self, jobs: list[ClaimedJob]) -> None:
+        """The database has accepted the outcomes of these jobs: none has its lease any more.
+
+        Only that is proof. An outcome may be refused although the job still has its lease, so a
+        lease of which one was refused is left to the sweep (``maintenance/sweep_claims``).
+        """
+        for job in jobs:
+            if (rest := self._open.get(job.lease)) is not None:
+                rest.discard(job.uuid)
+                if not rest:
+                    del self._open[job.lease]
+                    self._over.append(job.lease)
+
     def _too_late(self, job: ClaimedJob) -> None:
+        self._open.pop(job.lease, None)
         if (job.uuid, job.lease) in self._unsure:
             # Sent before, and the answer was lost: most likely it was accepted then.
             return

@@ -391,6 +391,7 @@ class Worker:
             outcome = Interrupted()
         elif isinstance(outcome, Parked):
             self._reports.forget(claimed)
+            self._exchange.parked(claimed)
             # No outcome is recorded that would trigger a claim, and a slot is free.
             asyncio.get_running_loop().call_soon(self._exchange.look_for_work)
             return

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from coatcheck import State, Ticket
 from tests.child_process import ChildProcess
-from tests.db.rows import expire
+from tests.db.rows import expire, holding
 from tests.deployment import Deployment, lane_seconds
 from tests.e2e.faults.roles import payload, start_role
 from tests.e2e.faults.services import lab
@@ -74,10 +74,11 @@ async def _is_running_here(deployment: Deployment, ticket: Ticket) -> None:
 
 
 async def _is_held_by_nobody(deployment: Deployment, ticket: Ticket) -> None:
-    await deployment.sql.execute(
-        "UPDATE jobs SET state = 'dispatching', lease = (999::bigint << 40) | 1 WHERE id = $1",
-        ticket.uuid,
-    )
+    async with holding(deployment.sql):
+        await deployment.sql.execute(
+            "UPDATE jobs SET state = 'dispatching', lease = (999::bigint << 40) | 1 WHERE id = $1",
+            ticket.uuid,
+        )
 
 
 async def _is_due(deployment: Deployment, ticket: Ticket) -> None:

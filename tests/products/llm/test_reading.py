@@ -7,6 +7,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from coatcheck.db.connection import RawConnection
 from coatcheck.domain.ids import from_text
 from coatcheck.domain.tenants import USER_SCOPES, Scope
 from coatcheck.products.llm import repository
@@ -81,14 +82,19 @@ async def test_a_job_whose_target_was_away_does_not_say_so_of_all_of_them(
     waiting: Deployment,
 ) -> None:
     job_id = await queued(waiting)
-    for change in (
-        "state = 'dispatching', lease = 1",
-        "state = 'retrying', lease = NULL, run_at = now() + interval '1 hour', "
-        "error_code = 'target_unreachable', error_message = 'It did not answer.'",
-    ):
-        await waiting.context.tenants.fetch(
-            f"UPDATE jobs SET {change} WHERE id = $1", from_text(job_id)
-        )
+
+    async def attempt(connection: RawConnection) -> None:
+        async with connection.transaction():
+            for change in (
+                "state = 'dispatching', lease = 1",
+                "state = 'retrying', lease = NULL, run_at = now() + interval '1 hour', "
+                "error_code = 'target_unreachable', error_message = 'It did not answer.'",
+            ):
+                await connection.execute(
+                    f"UPDATE jobs SET {change} WHERE id = $1", from_text(job_id)
+                )
+
+    await waiting.context.tenants.run(attempt)
     said = await why(waiting, job_id, "target_unreachable")
     assert said["detail"] == (
         "Its target could not be reached; no attempt is spent. It did not answer."

@@ -22,7 +22,7 @@ from coatcheck.domain.job import ClaimedJob
 from coatcheck.worker import worker as agent
 from coatcheck.worker.lease import LeaseReconciler
 from tests.db.edge_guard import unguarded
-from tests.db.rows import recorded
+from tests.db.rows import holding, recorded
 from tests.deployment import Deployment, lane_seconds, lane_slots
 from tests.waiting import until_true
 
@@ -286,9 +286,12 @@ async def test_of_two_leases_that_are_given_back_at_once_neither_is_forgotten(
     first, second = (worker.boot << 40 | 1_000_000 + number for number in range(2))
 
     async def hold(ticket: Ticket, lease: int) -> None:
-        await deployment.sql.execute(
-            "UPDATE jobs SET state = 'dispatching', lease = $2 WHERE id = $1", ticket.uuid, lease
-        )
+        async with holding(deployment.sql):
+            await deployment.sql.execute(
+                "UPDATE jobs SET state = 'dispatching', lease = $2 WHERE id = $1",
+                ticket.uuid,
+                lease,
+            )
 
     def found() -> int:
         return caplog.messages.count("found leases in the database that this worker does not know")

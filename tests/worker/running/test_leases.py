@@ -13,7 +13,7 @@ from coatcheck.core.queries import leases
 from coatcheck.db.connection import Connection
 from coatcheck.domain.errors import DatabaseUnavailable
 from coatcheck.worker.worker import Worker
-from tests.db.rows import recorded
+from tests.db.rows import holding, recorded
 from tests.deployment import Deployment, lane_seconds
 from tests.waiting import until_true
 
@@ -116,10 +116,11 @@ async def test_a_job_whose_holder_is_unknown_is_rescued(deployment: Deployment) 
     handlers = Handlers()
     handlers.runs = 1
     ticket = await deployment.engine.submit("lab.post__hang_once", retries=0)
-    await deployment.sql.execute(
-        "UPDATE jobs SET state = 'dispatching', lease = (999::bigint << 40) | 1 WHERE id = $1",
-        ticket.uuid,
-    )
+    async with holding(deployment.sql):
+        await deployment.sql.execute(
+            "UPDATE jobs SET state = 'dispatching', lease = (999::bigint << 40) | 1 WHERE id = $1",
+            ticket.uuid,
+        )
     deployment.start_maintenance()
     await deployment.start_worker(handlers.service)
     view = await deployment.wait_for_end(ticket)
@@ -134,11 +135,13 @@ async def test_a_job_that_loses_its_worker_too_often_is_failed(deployment: Deplo
         await deployment.sql.execute(
             recorded("UPDATE jobs SET state = 'queued' WHERE state = 'retrying'")
         )
-        await deployment.sql.execute(
-            "UPDATE jobs SET state = 'dispatching', lease = (999::bigint << 40) | $2 WHERE id = $1",
-            ticket.uuid,
-            crashes,
-        )
+        async with holding(deployment.sql):
+            await deployment.sql.execute(
+                "UPDATE jobs SET state = 'dispatching', lease = (999::bigint << 40) | $2"
+                " WHERE id = $1",
+                ticket.uuid,
+                crashes,
+            )
         view = await deployment.wait_for_job(
             ticket,
             lambda view, crashes=crashes: view.crashes == crashes,

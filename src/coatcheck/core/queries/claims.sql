@@ -287,7 +287,7 @@ ended AS (
 -- $7 organisations that hold a slot, for a lane that has room for others only
 -- $8 organisations, and flows, to look at in a lane, at most   $9 false
 -- $11-$16 completed: org, id, lease, result, seconds since start, bytes of its payload
--- $17 seconds to keep by default
+-- $17 seconds to keep by default   $18 leases of this worker of which it has recorded every job
 --
 -- Returns rows of four kinds: claimed jobs, accepted completions (only org_id and id set), where the
 -- next claim continues (no id), and one row without anything if there is work and none of it could be
@@ -330,8 +330,16 @@ claimed AS (
     WHERE j.ctid = p.tid
     RETURNING j.org_id, j.id, j.lane::text AS lane, j.endpoint, j.flow, j.payload,
               j.failures + j.crashes + 1 AS attempt, j.failures, j.unreachables,
-              j.timeout_seconds, j.request_id, j.traceparent, p.rank, j.run_id, j.webhook,
+              j.timeout_seconds, j.request_id, j.traceparent, p.rank, j.run_id, j.webhook, j.lease,
               date_part('epoch', now() - greatest(j.run_at, j.created_at))::real AS waited
+),
+written AS (
+    /* include claims/write_claims */
+),
+over AS (
+    DELETE FROM claims AS k
+    USING unnest($18::bigint[]) AS o (lease)
+    WHERE k.lease >> 40 = o.lease >> 40 AND k.lease = o.lease
 ),
 moved AS (
     SELECT c.org_id, c.id, c.state, c.previous, c.endpoint, c.flow, c.attempts, c.run_id, c.webhook,
@@ -359,6 +367,12 @@ FROM ended AS e
 UNION ALL
 SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
 WHERE EXISTS (SELECT FROM lines) AND NOT EXISTS (SELECT FROM claimed)
+
+-- name: write_claims
+-- Write where to look for the jobs that were just claimed (core/schema/0001_jobs.sql): included by every
+-- statement that gives jobs a lease, from its `claimed`: org_id, id and lease of each.
+INSERT INTO claims (org_id, lease, ids)
+SELECT c.org_id, c.lease, array_agg(c.id) FROM claimed AS c GROUP BY c.org_id, c.lease
 
 -- name: lock
 -- Serialise claims under limits ("CoatLi"): they run one at a time. The lock is held until the
@@ -494,11 +508,10 @@ WHERE c.org_id = ANY (:orgs::text[] || '*'::text)
 
 -- name: held
 -- How many jobs of each queue are held. A permit in use is a held job: counted here, stored nowhere.
--- Index: jobs_held.
-SELECT j.endpoint, j.org_id, j.flow, count(*) AS jobs
-FROM jobs AS j
-WHERE j.lease IS NOT NULL
-GROUP BY j.endpoint, j.org_id, j.flow
+SELECT h.endpoint, h.org_id, h.flow, count(*) AS jobs
+FROM held_jobs AS h
+WHERE h.boot >= 0
+GROUP BY h.endpoint, h.org_id, h.flow
 
 -- name: run_keys
 -- The queues of runs that may start a task, at most `shares` of each run and some more.
@@ -662,8 +675,11 @@ claimed AS (
     WHERE j.ctid = p.tid
     RETURNING j.org_id, j.id, j.lane::text AS lane, j.endpoint, j.flow, j.payload,
               j.failures + j.crashes + 1 AS attempt, j.failures, j.unreachables,
-              j.timeout_seconds, j.request_id, j.traceparent, p.pick, j.run_id, j.webhook,
+              j.timeout_seconds, j.request_id, j.traceparent, p.pick, j.run_id, j.webhook, j.lease,
               date_part('epoch', now() - greatest(j.run_at, j.created_at))::real AS waited
+),
+written AS (
+    /* include claims/write_claims */
 ),
 moved AS (
     SELECT c.org_id, c.id, 'dispatching'::job_state AS state, 'queued'::job_state AS previous,
@@ -856,9 +872,13 @@ WITH next AS MATERIALIZED (
     SELECT j.org_id, j.id, j.lease, octet_length(j.payload) AS payload_bytes,
            CASE j.state WHEN 'cancel_requested' THEN 'cancelled' ELSE 'queued' END::job_state AS state,
            :keep_seconds::integer AS keep_seconds
-    FROM jobs AS j
-    WHERE j.lease IS NOT NULL AND j.lease >> 40 = :lease::bigint >> 40 AND j.lease = :lease::bigint
-    FOR UPDATE
+    FROM claimed_jobs AS k
+    JOIN jobs AS j ON j.org_id = k.org_id AND j.id = k.id AND j.lease = k.lease
+    WHERE k.boot = :lease::bigint >> 40 AND k.lease = :lease::bigint
+    FOR UPDATE OF j
+),
+over AS (
+    DELETE FROM claims AS k WHERE k.lease >> 40 = :lease::bigint >> 40 AND k.lease = :lease::bigint
 ),
 changed AS (
     UPDATE jobs AS j

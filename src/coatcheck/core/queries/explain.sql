@@ -28,10 +28,10 @@ serving AS MATERIALIZED (
     WHERE w.died_at IS NULL
 ),
 held AS MATERIALIZED (
-    SELECT j.endpoint, j.org_id, j.flow, count(*) AS jobs
-    FROM jobs AS j
-    WHERE j.lease IS NOT NULL
-    GROUP BY j.endpoint, j.org_id, j.flow
+    SELECT h.endpoint, h.org_id, h.flow, count(*) AS jobs
+    FROM held_jobs AS h
+    WHERE h.boot >= 0
+    GROUP BY h.endpoint, h.org_id, h.flow
 )
 SELECT 'limit' AS kind, l.scope, l.name, l.held::double precision AS number,
        l.held_max::double precision AS "of", NULL::timestamptz AS since,
@@ -46,10 +46,7 @@ CROSS JOIN LATERAL (/* include explain/rates_on */) AS r
 WHERE a.lease IS NULL
 UNION ALL
 SELECT 'server', NULL, NULL, CASE WHEN count(s.slots) = count(*) THEN sum(s.slots) END, sum(
-           (
-               SELECT count(*) FROM jobs AS j
-               WHERE j.lease IS NOT NULL AND j.lease >> 40 = s.boot AND j.lane = a.lane
-           )
+           (SELECT count(*) FROM held_jobs AS h WHERE h.boot = s.boot AND h.lane = a.lane)
        ), max(now() - s.silent_for), NULL, true, s.is_alive
 FROM asked AS a
 CROSS JOIN LATERAL (/* include explain/served_by */) AS s
@@ -67,9 +64,9 @@ SELECT 'share', NULL, NULL, sum(u.own), sum(s.reserved), NULL, NULL, true,
 FROM asked AS a
 CROSS JOIN LATERAL (/* include explain/served_by */) AS s
 CROSS JOIN LATERAL (
-    SELECT count(*) AS held, count(*) FILTER (WHERE j.org_id = a.org_id) AS own
-    FROM jobs AS j
-    WHERE j.lease IS NOT NULL AND j.lease >> 40 = s.boot AND j.lane = a.lane
+    SELECT count(*) AS held, count(*) FILTER (WHERE h.org_id = a.org_id) AS own
+    FROM held_jobs AS h
+    WHERE h.boot = s.boot AND h.lane = a.lane
 ) AS u
 WHERE a.lease IS NULL AND s.is_alive AND (/* include limits/shared */)
 HAVING sum(s.reserved) > 0
@@ -119,10 +116,10 @@ serving AS MATERIALIZED (
     WHERE w.died_at IS NULL
 ),
 held AS MATERIALIZED (
-    SELECT j.endpoint, j.org_id, j.flow, count(*) AS jobs
-    FROM jobs AS j
-    WHERE j.lease IS NOT NULL
-    GROUP BY j.endpoint, j.org_id, j.flow
+    SELECT h.endpoint, h.org_id, h.flow, count(*) AS jobs
+    FROM held_jobs AS h
+    WHERE h.boot >= 0
+    GROUP BY h.endpoint, h.org_id, h.flow
 )
 SELECT a.org_id, a.id,
        CASE
@@ -277,27 +274,25 @@ FROM asked AS a
 -- name: holders
 -- Some of the jobs that use up a limit, longest held first, and their owners.
 --
--- IS TRUE keeps the planner from the primary key, by which it would read the organisation's history.
---
 -- :scope  scope: org, flow, endpoint, run, or lane for all held jobs of one
-SELECT j.id, j.owner
-FROM jobs AS j
-WHERE j.lease IS NOT NULL AND (j.org_id = :org) IS TRUE AND CASE :scope::text
+SELECT h.id, h.owner
+FROM held_jobs AS h
+WHERE h.org_id = :org AND CASE :scope::text
     WHEN 'org' THEN true
-    WHEN 'flow' THEN j.flow = :name
-    WHEN 'endpoint' THEN j.endpoint = :name
-    WHEN 'run' THEN split_part(j.flow, '/', 1) = :name
-    WHEN 'lane' THEN j.lane::text = :name
+    WHEN 'flow' THEN h.flow = :name
+    WHEN 'endpoint' THEN h.endpoint = :name
+    WHEN 'run' THEN split_part(h.flow, '/', 1) = :name
+    WHEN 'lane' THEN h.lane::text = :name
 END
-ORDER BY j.dispatched_at, j.id
+ORDER BY h.dispatched_at, h.id
 LIMIT :rows_max::integer
 
 -- name: held_of
 -- How many jobs of some endpoints are held. Reads all held jobs of the deployment, which are at most as
 -- many as there are slots.
 SELECT count(*) AS jobs
-FROM jobs AS j
-WHERE j.lease IS NOT NULL AND j.endpoint = ANY (:endpoints::text[])
+FROM held_jobs AS h
+WHERE h.boot >= 0 AND h.endpoint = ANY (:endpoints::text[])
 
 -- name: next_of_run
 -- A task that represents a run's unfinished ones: the first queued one, else one that waits for a retry,
@@ -330,11 +325,7 @@ FROM (
     )
     UNION ALL
     (
-        SELECT 3, j.id
-        FROM jobs AS j
-        WHERE j.org_id = :org AND j.run_id = :run
-          AND j.state IN ('dispatching', 'processing', 'finalizing', 'cancel_requested')
-        LIMIT 1
+        SELECT 3, h.id FROM held_jobs AS h WHERE h.org_id = :org AND h.run_id = :run LIMIT 1
     )
 ) AS n
 ORDER BY n.rank

@@ -284,7 +284,7 @@ FROM (
     UNION ALL
     SELECT lane, state, run_at, 1 FROM jobs WHERE state IN ('staged', 'retrying')
     UNION ALL
-    SELECT lane, state, run_at, 1 FROM jobs WHERE lease IS NOT NULL
+    SELECT lane, state, run_at, 1 FROM held_jobs WHERE boot >= 0
 ) AS live
 GROUP BY lane, state
 

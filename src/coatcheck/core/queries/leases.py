@@ -147,8 +147,12 @@ async def exchange(
     order: ClaimOrder,
     completions: Sequence[FinishedJob],
     keep_completed_seconds: int,
+    over: Sequence[int] = (),
 ) -> tuple[list[ClaimedJob], set[UUID]]:
-    """Complete jobs and claim new ones. Returns the jobs claimed, and the ids completed."""
+    """Complete jobs and claim new ones. Returns the jobs claimed, and the ids completed.
+
+    ``over`` are leases that no job has any more, and of which nothing needs to be known.
+    """
     point = "finish.updated_not_committed" if completions else "claim.updated_not_committed"
     rows = await fetch_or_die(
         db,
@@ -162,6 +166,7 @@ async def exchange(
         [done.ran_seconds for done in completions],
         [len(done.job.payload) for done in completions],
         keep_completed_seconds,
+        over,
     )
     order.was_locked_out = bool(rows) and rows[-1][0] is None
     if order.was_locked_out:

@@ -136,10 +136,8 @@ candidates AS (
       AND /* include lists/in_states */ AND /* include lists/page_filter */
     UNION ALL
     SELECT j.id
-    FROM jobs AS j
-    -- All held jobs of everybody: there are at most as many as slots. IS TRUE keeps the planner
-    -- from the primary key, by which it would read the organisation's history.
-    WHERE j.lease IS NOT NULL AND (j.org_id = :org) IS TRUE
+    FROM held_jobs AS j
+    WHERE j.org_id = :org
       AND /* include lists/in_states */ AND /* include lists/page_filter */
 )
 

@@ -98,6 +98,21 @@ async def rescue(
     return [*map(Rescued.of, rows)]
 
 
+async def sweep_claims(
+    db: Connection, after: tuple[str, int], rows_max: int
+) -> tuple[str, int] | None:
+    """Clean up a page of claims. Returns where the next one begins; None after the last one."""
+    after_org, after_lease = after
+    rows = await sql.fetch(
+        db,
+        "maintenance/sweep_claims",
+        after_org=after_org,
+        after_lease=after_lease,
+        rows_max=rows_max,
+    )
+    return (rows[0]["org_id"], rows[0]["lease"]) if rows else None
+
+
 async def prune_workers(db: Connection) -> None:
     """Delete the rows of workers that ended long ago."""
     await sql.fetch(db, "maintenance/prune_workers")

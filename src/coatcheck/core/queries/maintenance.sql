@@ -57,8 +57,9 @@ WITH next AS MATERIALIZED (
                ELSE 'failed'
            END::job_state AS state,
            :keep_seconds::integer AS keep_seconds
-    FROM jobs AS j
-    WHERE j.lease IS NOT NULL AND j.lease >> 40 > 0
+    FROM claimed_jobs AS k
+    JOIN jobs AS j ON j.org_id = k.org_id AND j.id = k.id AND j.lease = k.lease
+    WHERE k.boot > 0
       AND j.run_deadline < now() - :slack_seconds::double precision * interval '1 second'
       AND EXISTS (
           SELECT FROM workers AS w
@@ -216,7 +217,7 @@ DELETE FROM workers AS w
 WHERE w.last_seen_at < now() - greatest(
         w.urgent_seconds, w.standard_seconds, w.bulk_seconds
     ) * interval '2 seconds'
-  AND NOT EXISTS (SELECT FROM jobs AS j WHERE j.lease >> 40 = w.boot AND j.lease IS NOT NULL)
+  AND NOT EXISTS (SELECT FROM held_jobs AS h WHERE h.boot = w.boot OFFSET 0)
 
 -- name: queue_due
 -- Queue jobs that are due: staged, retrying -> queued.
@@ -277,8 +278,8 @@ WITH next AS MATERIALIZED (
                WHEN j.crashes = 0 THEN 'queued'
                WHEN j.crashes < :crashes_max::integer THEN 'retrying'
                WHEN j.crashes < :crashes_together_max::integer AND EXISTS (
-                   SELECT FROM jobs AS other
-                   WHERE other.lease IS NOT NULL AND other.lease >> 40 = ANY (
+                   SELECT FROM held_jobs AS other
+                   WHERE other.boot = ANY (
                        ARRAY(
                            SELECT also.boot
                            FROM workers AS w
@@ -290,8 +291,9 @@ WITH next AS MATERIALIZED (
                ELSE 'failed'
            END::job_state AS state,
            :keep_seconds::integer AS keep_seconds
-    FROM jobs AS j
-    WHERE j.lease IS NOT NULL AND j.lease >> 40 > 0
+    FROM claimed_jobs AS k
+    JOIN jobs AS j ON j.org_id = k.org_id AND j.id = k.id AND j.lease = k.lease
+    WHERE k.boot > 0
       AND NOT EXISTS (
           SELECT FROM workers AS w
           WHERE w.boot = j.lease >> 40
@@ -348,3 +350,40 @@ attempts AS (
 SELECT c.id, c.endpoint, c.state::text AS state, c.org_id, c.lane::text AS lane, c.error_code,
        c.request_id, c.attempts
 FROM changed AS c
+
+-- name: sweep_claims
+-- Delete the claims none of whose jobs are held any more, and take out of the others the jobs that are
+-- not, once those are most of them: a reader looks every one up. A page of claims, in the order of their
+-- key; the next one begins after the last row of this one, which is returned.
+--
+-- A lease is never given twice, so a job that does not have it will not have it later. Rows are skipped
+-- that a worker is deleting. A row that stays is not locked: a lock would be a write.
+--
+-- :after_org, :after_lease  the last row of the previous page
+WITH page AS MATERIALIZED (
+    SELECT k.org_id, k.lease, cardinality(k.ids) AS named, array(
+               SELECT h.id FROM held_jobs AS h WHERE h.org_id = k.org_id AND h.lease = k.lease
+           ) AS held
+    FROM claims AS k
+    WHERE (k.org_id, k.lease) > (:after_org::text, :after_lease::bigint)
+    ORDER BY k.org_id, k.lease
+    LIMIT :rows_max::integer
+),
+stale AS MATERIALIZED (
+    SELECT p.org_id, p.lease, p.held
+    FROM page AS p
+    JOIN claims AS k ON k.org_id = p.org_id AND k.lease = p.lease
+    WHERE cardinality(p.held) * 2 < p.named
+    FOR UPDATE OF k SKIP LOCKED
+),
+over AS (
+    DELETE FROM claims AS k USING stale AS s
+    WHERE k.org_id = s.org_id AND k.lease = s.lease AND cardinality(s.held) = 0
+),
+shortened AS (
+    UPDATE claims AS k
+    SET ids = s.held
+    FROM stale AS s
+    WHERE k.org_id = s.org_id AND k.lease = s.lease AND cardinality(s.held) > 0
+)
+SELECT p.org_id, p.lease FROM page AS p ORDER BY p.org_id DESC, p.lease DESC LIMIT 1

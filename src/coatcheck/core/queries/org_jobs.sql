@@ -230,8 +230,7 @@ WITH walked AS MATERIALIZED (
 -- walked. Looks at all of the organisation's live jobs, a bounded number of each kind; if there are
 -- more, `walked_rows` is above :rows_max, and the caller walks in order instead.
 --
--- Tasks are read, too, and then left out: their groups have their own lists. IS TRUE keeps the planner
--- from the primary key, by which it would read the organisation's history.
+-- Tasks are read, too, and then left out: their groups have their own lists.
 --
 -- Parameters as in walk
 WITH live AS MATERIALIZED (
@@ -252,8 +251,8 @@ WITH live AS MATERIALIZED (
     UNION ALL
     (
         SELECT j.id, j.run_id
-        FROM jobs AS j
-        WHERE j.lease IS NOT NULL AND (j.org_id = :org) IS TRUE
+        FROM held_jobs AS j
+        WHERE j.org_id = :org
         LIMIT :rows_max + 1
     )
 ),

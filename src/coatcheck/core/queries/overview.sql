@@ -91,10 +91,10 @@ CROSS JOIN LATERAL (
 -- of all. Reads as many rows as there are held jobs in the whole deployment.
 --
 -- :org  org, or '*' for all of them
-SELECT j.org_id, j.flow, j.endpoint, j.lane::text AS lane, count(*) AS jobs
-FROM jobs AS j
-WHERE j.lease IS NOT NULL AND (:org = '*' OR j.org_id = :org)
-GROUP BY j.org_id, j.flow, j.endpoint, j.lane
+SELECT h.org_id, h.flow, h.endpoint, h.lane::text AS lane, count(*) AS jobs
+FROM held_jobs AS h
+WHERE h.boot >= 0 AND (:org = '*' OR h.org_id = :org)
+GROUP BY h.org_id, h.flow, h.endpoint, h.lane
 
 -- name: postponed
 -- How many jobs are staged or wait for a retry, by lane and state, up to a bound: of one organisation.

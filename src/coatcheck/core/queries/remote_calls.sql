@@ -211,6 +211,10 @@ learnt AS (
             / least(p.samples + 1, 8),
         samples = least(p.samples + 1, 1000000), updated_at = now()
 ),
+over AS (
+    -- A lease of boot 0 is that of one job.
+    DELETE FROM claims AS k USING changed AS c WHERE k.org_id = c.org_id AND k.lease = :lease
+),
 moved AS (
     SELECT c.* FROM changed AS c
 ),
@@ -243,6 +247,14 @@ WITH ended AS MATERIALIZED (
     FROM remote_calls AS c
     WHERE c.org_id = :org AND c.job_id = :job AND c.lease = :lease
     FOR UPDATE
+),
+over AS (
+    -- A lease of boot 0 is that of one job.
+    DELETE FROM claims AS k
+    WHERE k.org_id = :org AND k.lease = :lease
+      AND NOT EXISTS (
+          SELECT FROM jobs AS j WHERE j.org_id = :org AND j.id = :job AND j.lease = :lease
+      )
 ),
 idle AS (
     UPDATE remote_calls AS c
@@ -280,7 +292,19 @@ changed AS (
     FROM held AS h
     WHERE j.org_id = h.org_id AND j.id = h.id
     RETURNING j.org_id, j.id, j.state, j.endpoint, j.flow, j.failures + j.crashes + 1 AS attempts,
-              j.run_id, j.webhook, NULL AS error_code, old.state AS previous, j.lease
+              j.run_id, j.webhook, NULL AS error_code, old.state AS previous, j.lease,
+              old.lease AS previous_lease
+),
+claimed AS (
+    SELECT c.org_id, c.id, c.lease FROM changed AS c WHERE c.lease <> c.previous_lease
+),
+written AS (
+    /* include claims/write_claims */
+),
+over AS (
+    -- A lease of boot 0 is that of one job.
+    DELETE FROM claims AS k USING changed AS c
+    WHERE k.org_id = c.org_id AND k.lease = c.previous_lease AND c.lease <> c.previous_lease
 ),
 mine AS (
     UPDATE remote_calls AS c
@@ -298,9 +322,11 @@ notified AS (
 SELECT c.lease FROM changed AS c
 
 -- name: find_orphan
--- One orphaned job. :org org
-/* include remote_calls/orphan_columns */
-  AND j.org_id = :org AND j.id = :job
+-- One orphaned job, by its key. :org org
+SELECT /* include remote_calls/orphan_columns */
+FROM jobs AS j
+WHERE j.org_id = :org AND j.id = :job AND j.lease >> 40 = 0
+  AND /* include remote_calls/is_orphan */
 
 -- name: idle
 -- Calls that nobody checks, and whose job has ended some other way or was deleted: their leftovers are
@@ -320,9 +346,21 @@ SELECT EXISTS (
     WHERE c.org_id = :org AND c.job_id = :job AND c.spawn = :spawn AND c.lease IS NOT NULL
 ) AS is_open
 
+-- name: is_orphan
+-- Whether a parked job `j` has no call: no row has the remote's id of the work. Nothing leads on from
+-- there, so this takes damage from outside; such jobs are failed. Included by list_orphans and
+-- find_orphan.
+NOT EXISTS (
+      SELECT FROM remote_calls AS c
+      WHERE c.org_id = j.org_id AND c.job_id = j.id AND c.lease = j.lease
+  )
+
 -- name: list_orphans
 -- Orphaned jobs. :rows_max rows at most
-/* include remote_calls/orphan_columns */
+SELECT /* include remote_calls/orphan_columns */
+FROM claimed_jobs AS k
+JOIN jobs AS j ON j.org_id = k.org_id AND j.id = k.id AND j.lease = k.lease
+WHERE k.boot = 0 AND /* include remote_calls/is_orphan */
 LIMIT :rows_max::integer
 
 -- name: next_due
@@ -366,17 +404,9 @@ WHERE c.org_id = :org AND c.job_id = :job AND c.spawn = :spawn AND c.remote_id I
 RETURNING c.job_id
 
 -- name: orphan_columns
--- Parked jobs without a call: no row has the remote's id of the work. Nothing leads on from here, so
--- this takes damage from outside; they are failed. Included by list_orphans and find_orphan,
--- with their own conditions after it.
-SELECT j.org_id AS org, j.id AS uuid, j.lane::text AS lane, j.endpoint, j.flow AS queue_key,
+-- The columns of an orphaned job `j`: included by list_orphans and find_orphan.
+j.org_id AS org, j.id AS uuid, j.lane::text AS lane, j.endpoint, j.flow AS queue_key,
        j.failures + j.crashes + 1 AS attempt, j.failures, j.unreachables, j.request_id, j.lease
-FROM jobs AS j
-WHERE j.lease IS NOT NULL AND j.lease >> 40 = 0
-  AND NOT EXISTS (
-      SELECT FROM remote_calls AS c
-      WHERE c.org_id = j.org_id AND c.job_id = j.id AND c.lease = j.lease
-  )
 
 -- name: park
 -- Park a job whose work a remote does: dispatching -> processing, under a lease of boot 0 that no worker
@@ -401,6 +431,12 @@ parked AS (
     WHERE j.org_id = h.org_id AND j.id = h.id
     RETURNING j.org_id, j.id, j.state, j.endpoint, j.flow, j.failures + j.crashes + 1 AS attempts,
               j.run_id, j.webhook, NULL AS error_code, old.state AS previous, j.lease
+),
+claimed AS (
+    SELECT p.org_id, p.id, p.lease FROM parked AS p
+),
+written AS (
+    /* include claims/write_claims */
 ),
 waiting AS (
     UPDATE remote_calls AS c

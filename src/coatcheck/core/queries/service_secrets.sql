@@ -24,7 +24,7 @@ JOIN service_secrets AS s ON s.org_id = wanted.org_id AND s.id = wanted.id
 -- retires many costs the others nothing; the next page begins after the last row of this one. Jobs of
 -- one endpoint are found by their flow. Waiting jobs are read once for each endpoint and organisation
 -- of the page, in queue_order and jobs_postponed, and not for each of its rows: an organisation may have
--- many of both. Held jobs are read once, in jobs_held. OFFSET 0 makes runs be looked up row by row, by
+-- many of both. Held jobs are read once, through claims. OFFSET 0 makes runs be looked up row by row, by
 -- index: as a join it would read those of all organisations. Tasks have flows of their own, and their
 -- run names its secrets.
 --
@@ -44,11 +44,10 @@ WITH page AS MATERIALIZED (
     FOR UPDATE SKIP LOCKED
 ),
 held AS MATERIALIZED (
-    SELECT j.org_id, j.flow, min(j.created_at) AS oldest
-    FROM jobs AS j
-    WHERE j.lease IS NOT NULL AND j.lease >> 40 >= 0 AND j.endpoint = :endpoint::text
-      AND EXISTS (SELECT FROM page)
-    GROUP BY j.org_id, j.flow
+    SELECT h.org_id, h.flow, min(h.created_at) AS oldest
+    FROM held_jobs AS h
+    WHERE h.boot >= 0 AND h.endpoint = :endpoint::text AND EXISTS (SELECT FROM page)
+    GROUP BY h.org_id, h.flow
 ),
 waiting AS MATERIALIZED (
     SELECT f.org_id, f.endpoint_id, least(q.oldest, s.oldest) AS oldest

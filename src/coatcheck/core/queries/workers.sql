@@ -10,7 +10,15 @@ WHERE boot = ANY (:boots::bigint[]) AND died_at IS NULL
 RETURNING boot
 
 -- name: deregister
--- Deregister a worker that stops cleanly and holds nothing.
+-- Deregister a worker that stops cleanly and holds nothing. What it has recorded since its last exchange
+-- may have left rows in claims.
+WITH over AS (
+    DELETE FROM claims AS k
+    WHERE k.lease >> 40 = :boot
+      AND NOT EXISTS (
+          SELECT FROM held_jobs AS h WHERE h.org_id = k.org_id AND h.lease = k.lease OFFSET 0
+      )
+)
 DELETE FROM workers WHERE boot = :boot
 
 -- name: heartbeat
@@ -21,17 +29,16 @@ WITH renewed AS (
     UPDATE workers SET last_seen_at = now() WHERE boot = :boot AND died_at IS NULL RETURNING boot
 )
 SELECT array(
-    SELECT j.id FROM jobs AS j WHERE j.lease >> 40 = :boot AND j.lease IS NOT NULL
-      AND j.state = 'cancel_requested'
+    SELECT h.id FROM held_jobs AS h WHERE h.boot = :boot AND h.state = 'cancel_requested'
 ) AS cancel_requested
 FROM renewed
 
 -- name: held_jobs
 -- The jobs that a worker holds: the id and the lease of each claim of its boot that has not ended, and
 -- whether the job has started. Always at least one row, which says whether a standby answered.
-SELECT s.is_standby, j.id, j.lease, j.state IN ('processing', 'finalizing') AS begun
+SELECT s.is_standby, h.id, h.lease, h.state IN ('processing', 'finalizing') AS begun
 FROM (SELECT pg_is_in_recovery() AS is_standby) AS s
-LEFT JOIN jobs AS j ON j.lease >> 40 = :boot AND j.lease IS NOT NULL
+LEFT JOIN held_jobs AS h ON h.boot = :boot
 
 -- name: is_live
 -- Whether the worker `w` is live, as far as its row says: it was seen within the shortest of its lease
@@ -46,7 +53,7 @@ w.died_at IS NULL AND w.last_seen_at > now() - interval '1 second'
 SELECT w.boot, w.name, w.version,
        (/* include workers/is_live */) AS alive,
        w.started_at, w.last_seen_at, w.lanes, w.slots, w.endpoints,
-       (SELECT count(*) FROM jobs AS j WHERE j.lease IS NOT NULL AND j.lease >> 40 = w.boot) AS held
+       (SELECT count(*) FROM held_jobs AS h WHERE h.boot = w.boot) AS held
 FROM workers AS w
 ORDER BY w.boot DESC
 LIMIT :rows_max::integer

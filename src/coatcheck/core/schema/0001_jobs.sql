@@ -158,11 +158,6 @@ CREATE INDEX queue_order ON queue (lane, endpoint, org_id, flow, run_at, id);
 CREATE INDEX jobs_due ON jobs (run_at)
     WHERE state IN ('staged', 'retrying');
 
--- The rescuer walks it, by holder. On an expression, so that no fenced write can be tempted to find its
--- row by lease: a whole claim shares one, and that plan reads all of its rows once per row.
-CREATE INDEX jobs_held ON jobs ((lease >> 40))
-    WHERE lease IS NOT NULL;
-
 -- The loop that fails jobs past their start deadline walks it.
 CREATE INDEX jobs_start_deadline ON jobs (start_deadline)
     WHERE start_deadline IS NOT NULL AND state IN ('staged', 'queued', 'retrying');
@@ -200,13 +195,6 @@ CREATE INDEX jobs_retries ON jobs (org_id, retry_of) WHERE retry_of IS NOT NULL;
 CREATE INDEX jobs_run_ended ON jobs (org_id, run_id, state, task_index)
     WHERE run_id IS NOT NULL AND state IN ('completed', 'failed', 'cancelled');
 
--- A run's running tasks: at most as many as there are slots. By state and not by lease, or the planner
--- would take jobs_held, and read all held jobs. The lease is for the writer: the entries of one claim
--- then land on one page, and not among all the dead entries of the run.
-CREATE INDEX jobs_run_held ON jobs (org_id, run_id, lease)
-    WHERE run_id IS NOT NULL
-      AND state IN ('dispatching', 'processing', 'finalizing', 'cancel_requested');
-
 -- A run's tasks that wait for a retry.
 CREATE INDEX jobs_run_postponed ON jobs (org_id, run_id, task_index)
     WHERE run_id IS NOT NULL AND state IN ('staged', 'retrying');
@@ -229,3 +217,55 @@ CREATE TABLE job_expiries (
 );
 
 CREATE INDEX job_expiries_due ON job_expiries (expires_at);
+
+-- Where to look for held jobs: a row for each lease and organisation, with the jobs that were claimed.
+--
+-- A job is held if its own row has a lease: `jobs` decides, and the fences read nothing else. Every job
+-- with a lease is named in the row of that organisation and lease, which the statement that gives the
+-- lease also writes (claims/write_claims). The reverse does not hold: a job that has ended or moved on
+-- stays named until its row is deleted, and readers compare the leases. An index on `jobs` in place of
+-- this table would get an entry with every change of a job, although a reader needs one row per claim.
+--
+-- A lease is never given twice: once none of its jobs has it, its row can go. The worker that claimed
+-- the jobs deletes it with a later exchange; maintenance/sweep_claims deletes what is left.
+--
+-- `ids` is stored out of line and as it is. Random ids cannot be compressed, and trying more than doubles
+-- the cost of a large claim; rows that are short enough to stay in line need five times as many index
+-- entries.
+CREATE TABLE claims (
+    org_id text COLLATE "C" NOT NULL,
+    lease  bigint NOT NULL,
+    ids    uuid[] STORAGE EXTERNAL NOT NULL,
+    PRIMARY KEY (org_id, lease)
+) WITH (
+    -- Rows live as long as their jobs run: it must not gather dead ones.
+    autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000,
+    autovacuum_vacuum_cost_delay = 1,
+    toast.autovacuum_vacuum_scale_factor = 0, toast.autovacuum_vacuum_threshold = 5000,
+    toast.autovacuum_vacuum_cost_delay = 1
+);
+
+-- The claims of a worker, by its boot number; and one of them.
+CREATE INDEX claims_held ON claims ((lease >> 40), lease);
+
+-- The jobs that claims name. The planner joins it as a whole, since unnest is in its SELECT: a join of
+-- claims and jobs by organisation alone would read the organisation's history. Statements about all
+-- organisations ask for `boot >= 0`: it is true of every lease, and an index scan. An EXISTS needs an
+-- OFFSET 0: as a join it would read all claims.
+CREATE VIEW claimed_jobs AS
+SELECT k.org_id, k.lease, k.lease >> 40 AS boot, unnest(k.ids) AS id
+FROM claims AS k;
+
+-- The held jobs, for statements that do not lock them. Those that do join claimed_jobs and jobs, and lock
+-- the jobs alone. OFFSET 0 has jobs be looked up one by one, also where an organisation is given.
+CREATE VIEW held_jobs AS
+SELECT k.org_id, k.lease, k.boot, k.id, j.lane, j.state, j.endpoint, j.flow, j.owner, j.run_id,
+       j.task_index, j.custom_id, j.failures, j.crashes, j.run_at, j.created_at, j.dispatched_at,
+       j.started_at, j.finished_at, j.error_code, j.error_message, j.result
+FROM claimed_jobs AS k
+CROSS JOIN LATERAL (
+    SELECT *
+    FROM jobs AS j
+    WHERE j.org_id = k.org_id AND j.id = k.id AND j.lease = k.lease
+    OFFSET 0
+) AS j;

@@ -176,11 +176,11 @@ RETURNING j.id
 --
 -- $1 names   $2 endpoints
 WITH held AS MATERIALIZED (
-    SELECT a.target, j.flow AS model, count(*) AS jobs
-    FROM jobs AS j
-    JOIN llm_assignments AS a ON a.org_id = j.org_id AND a.job_id = j.id AND a.lease = j.lease
-    WHERE j.lease IS NOT NULL AND j.endpoint = ANY ($2::text[])
-    GROUP BY a.target, j.flow
+    SELECT a.target, h.flow AS model, count(*) AS jobs
+    FROM held_jobs AS h
+    JOIN llm_assignments AS a ON a.org_id = h.org_id AND a.job_id = h.id AND a.lease = h.lease
+    WHERE h.boot >= 0 AND h.endpoint = ANY ($2::text[])
+    GROUP BY a.target, h.flow
 )
 SELECT n.name, t.model, extract(epoch FROM t.turn_began_at)::double precision AS turn_began,
        coalesce(t.urgent_streak, 0) AS urgent_streak, coalesce(t.picks, 0) AS picks,

@@ -232,6 +232,7 @@ LIMIT 1
 
 -- name: get
 -- A batch: one row for each of its runs, oldest first.
+WITH /* include batches/held_tasks */
 SELECT /* include batches/view_columns */,
        /* include batches/run_columns */
 FROM batches AS b
@@ -242,6 +243,7 @@ ORDER BY r.number
 
 -- name: get_of_run
 -- The batch of a run, with the columns and rows of get.
+WITH /* include batches/held_tasks */
 SELECT /* include batches/view_columns */,
        /* include batches/run_columns */
 FROM runs AS one
@@ -283,7 +285,8 @@ SELECT EXISTS (
 --
 -- Two branches, of which the planner drops one: with an OR, the few batches of one owner would be
 -- searched among all batches. In them a batch is `j`, as in every list.
-WITH page AS MATERIALIZED (
+WITH /* include batches/held_tasks */,
+page AS MATERIALIZED (
     (
         SELECT j.*
         FROM batches AS j
@@ -452,6 +455,16 @@ r.id AS run_id, r.number, r.parent_run, r.selection::text AS selection,
        CASE r.number WHEN 1 THEN r.tasks ELSE r.mirrored END AS mirrored, r.replaced_succeeded,
        r.replaced_failed, r.replaced_cancelled, r.repeats_all
 
+-- name: held_tasks
+-- How many tasks of each run of the organisation run now: a common table expression of the statements
+-- that include run_joins. Read once, however many runs they show, and not at all if those are completed.
+held_tasks AS MATERIALIZED (
+    SELECT h.run_id, count(*) AS tasks
+    FROM held_jobs AS h
+    WHERE h.org_id = :org AND h.run_id IS NOT NULL
+    GROUP BY h.run_id
+)
+
 -- name: run_joins
 -- What the row of a run does not have yet: ended tasks that were not summed up, the number of running
 -- tasks, the first failed part, and whether other parts wait for their ingest. A completed run has
@@ -464,11 +477,9 @@ CROSS JOIN LATERAL (
     WHERE d.org_id = r.org_id AND d.run_id = r.id AND r.completed_at IS NULL
 ) AS fresh
 CROSS JOIN LATERAL (
-    SELECT count(*)::integer AS tasks
-    FROM jobs AS j
-    WHERE j.org_id = r.org_id AND j.run_id = r.id AND j.run_id IS NOT NULL
-      AND j.state IN ('dispatching', 'processing', 'finalizing', 'cancel_requested')
-      AND r.completed_at IS NULL
+    SELECT coalesce(sum(t.tasks), 0)::integer AS tasks
+    FROM held_tasks AS t
+    WHERE t.run_id = r.id AND r.completed_at IS NULL
 ) AS held
 LEFT JOIN LATERAL (
     SELECT p.error_code, p.error_message,

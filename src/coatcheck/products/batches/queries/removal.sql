@@ -283,11 +283,16 @@ LIMIT :rows_max
 -- webhook is written: webhooks report the ends of tasks.
 WITH held AS MATERIALIZED (
     SELECT j.org_id, j.id, j.lease
-    FROM jobs AS j
-    WHERE j.org_id = :org AND j.run_id = :run
-      AND j.state IN ('dispatching', 'processing', 'finalizing')
+    FROM claimed_jobs AS k
+    CROSS JOIN LATERAL (
+        SELECT j.org_id, j.id, j.lease
+        FROM jobs AS j
+        WHERE j.org_id = k.org_id AND j.id = k.id AND j.lease = k.lease AND j.run_id = :run
+          AND j.state IN ('dispatching', 'processing', 'finalizing')
+        FOR UPDATE SKIP LOCKED
+    ) AS j
+    WHERE k.org_id = :org
     LIMIT :rows_max::integer
-    FOR UPDATE SKIP LOCKED
 ),
 remote_calls_made AS MATERIALIZED (
     SELECT r.org_id, r.job_id
@@ -315,9 +320,7 @@ RETURNING j.id, h.lease >> 40 AS boot
 SELECT r.id, r.tasks,
        r.latched_at IS NOT NULL
        AND NOT EXISTS (
-           SELECT FROM jobs AS j
-           WHERE j.org_id = r.org_id AND j.run_id = r.id
-             AND j.state IN ('dispatching', 'processing', 'finalizing', 'cancel_requested')
+           SELECT FROM held_jobs AS h WHERE h.org_id = r.org_id AND h.run_id = r.id
        )
        AND NOT EXISTS (
            SELECT FROM jobs AS j

@@ -162,12 +162,11 @@ q.lane = (SELECT r.lane FROM runs AS r WHERE r.org_id = :org AND r.id = :run)
           AND q.flow < replace(:run::uuid::text, '-', '') || '0'
 
 -- name: running
--- A run's running tasks, in order: jobs_run_held. Reads all of them, at most as many as there are
--- slots. By their states and not by their leases, for which the planner would take jobs_held instead.
+-- A run's running tasks, in order. Reads all held jobs of the organisation, at most as many as there are
+-- slots.
 SELECT /* include tasks/view_columns */
-FROM jobs AS j
+FROM held_jobs AS j
 WHERE j.org_id = :org AND j.run_id = :run AND j.task_index > :after::integer
-  AND j.state IN ('dispatching', 'processing', 'finalizing', 'cancel_requested')
 ORDER BY j.task_index
 LIMIT :limit
 
