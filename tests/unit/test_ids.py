@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coatcheck.domain.ids import InvalidId, from_text, new_id, new_ids, to_text
+from coatcheck.domain.ids import InvalidId, from_text, new_id, new_ids, to_text, to_texts
 
 
 @given(st.uuids())
 def test_an_id_survives_its_spelling(job_id: UUID) -> None:
     assert from_text(to_text(job_id)) == job_id
+
+
+@pytest.mark.parametrize("count", [0, 1, 127, 128, 129, 1_000])
+def test_many_ids_have_the_spelling_of_each(count: int) -> None:
+    ends = [UUID(int=0), UUID(int=(1 << 128) - 1)]
+    job_ids = [*ends, *(uuid4() for _ in range(count))][:count]
+    assert to_texts(job_ids) == [to_text(each) for each in job_ids]
 
 
 @given(st.uuids(), st.uuids())

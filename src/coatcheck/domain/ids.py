@@ -13,7 +13,9 @@ from __future__ import annotations
 import os
 import re
 import time
+from collections.abc import Sequence
 from datetime import datetime
+from functools import cache
 from typing import Final
 from uuid import UUID
 
@@ -28,7 +30,6 @@ _SUPPLY_IDS = 256
 _CLOCKS_DIFFER_BY = 86_400_000
 _supply: list[bytes] = []
 os.register_at_fork(after_in_child=_supply.clear)  # or parent and child would create the same ids
-_SHIFTS = tuple(range(120, -1, -10))
 
 
 class InvalidId(ValueError):
@@ -78,8 +79,55 @@ def new_ids(count: int) -> list[bytes]:
 def to_text(job_id: UUID) -> str:
     """An id as a ULID."""
     number = job_id.int
+    high, low = number >> 70, number & _LOW_70
     pairs = _PAIRS
-    return "".join([pairs[(number >> shift) & 1023] for shift in _SHIFTS])
+    return (
+        f"{pairs[high >> 50]}{pairs[high >> 40 & 1023]}{pairs[high >> 30 & 1023]}"
+        f"{pairs[high >> 20 & 1023]}{pairs[high >> 10 & 1023]}{pairs[high & 1023]}"
+        f"{pairs[low >> 60]}{pairs[low >> 50 & 1023]}{pairs[low >> 40 & 1023]}"
+        f"{pairs[low >> 30 & 1023]}{pairs[low >> 20 & 1023]}{pairs[low >> 10 & 1023]}"
+        f"{pairs[low & 1023]}"
+    )
+
+
+def to_texts(job_ids: Sequence[UUID]) -> list[str]:
+    """Ids as ULIDs, for less than half the cost of ``to_text`` each if there are many.
+
+    The ids become one number, with 32 bytes for each id. Every step moves the bits of all of them
+    apart, first in halves of 80, at last of 5 bits. Then each byte has the value of a character.
+    """
+    texts: list[str] = []
+    for start in range(0, len(job_ids), _IDS_AT_ONCE):
+        some = job_ids[start : start + _IDS_AT_ONCE]
+        number = int.from_bytes(_GAP.join([b"", *[each.bytes for each in some]]))
+        for lower, upper, shift in _spread():
+            number = number & lower | (number & upper) << shift
+        length = _LANE_BYTES * len(some)
+        letters = number.to_bytes(length).translate(_LETTERS).decode("ascii")
+        first = _LANE_BYTES - _TEXT_LENGTH
+        texts += [letters[at : at + _TEXT_LENGTH] for at in range(first, length, _LANE_BYTES)]
+    return texts
+
+
+@cache
+def _spread() -> list[tuple[int, int, int]]:
+    """The steps of ``to_texts``: the bits that stay, the ones that move, and by how much."""
+    lane = 8 * _LANE_BYTES
+    all_bits = (1 << lane * _IDS_AT_ONCE) - 1
+    steps = []
+    for half in (80, 40, 20, 10, 5):
+        room = lane * half // 160  # for each half
+        # The lowest bit of every pair of halves, times a half full of ones.
+        lower = all_bits // ((1 << 2 * room) - 1) * ((1 << half) - 1)
+        steps.append((lower, lower << half, room - half))
+    return steps
+
+
+_LOW_70: Final = (1 << 70) - 1
+_IDS_AT_ONCE: Final = 128
+_LANE_BYTES: Final = 32
+_GAP: Final = bytes(_LANE_BYTES - 16)
+_LETTERS: Final = bytes.maketrans(bytes(range(32)), _ALPHABET.encode())
 
 
 def from_text(text: str) -> UUID:

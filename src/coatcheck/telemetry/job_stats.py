@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 from weakref import WeakKeyDictionary, WeakValueDictionary
@@ -96,13 +96,13 @@ class JobStats:
             counts.started += 1
             counts.waits[bisect_left(BOUNDS_SECONDS, job.waited_seconds)] += 1
 
-    def completed(self, jobs: Iterable[tuple[ClaimedJob, float]]) -> None:
-        """Count completed jobs and the run time of their last attempt."""
+    def completed(self, jobs: Sequence[ClaimedJob], ran_seconds: Sequence[float]) -> None:
+        """Count completed jobs and the run time of the last attempt of each."""
         known = self._counted.jobs
-        for job, ran_seconds in jobs:
+        for job, seconds in zip(jobs, ran_seconds, strict=True):
             counts = known.get((job.org, job.lane)) or self._of(job.org, job.lane)
             counts.completed += 1
-            counts.runs[bisect_left(BOUNDS_SECONDS, ran_seconds)] += 1
+            counts.runs[bisect_left(BOUNDS_SECONDS, seconds)] += 1
 
     def moved(
         self,

@@ -18,6 +18,7 @@ import time
 from bisect import bisect_left
 from collections import Counter as Tally
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Final, Literal, NamedTuple
 
 from prometheus_client import (
@@ -64,7 +65,7 @@ class BatchHistogram(Histogram):
     """A histogram that records many values for little more than the cost of one."""
 
     def observe_many(self, values: Sequence[float]) -> None:
-        touched = Tally(bisect_left(self._upper_bounds, value) for value in values)
+        touched = Tally(map(partial(bisect_left, self._upper_bounds), values))
         for bucket, count in touched.items():
             self._buckets[bucket].inc(count)
         self._sum.inc(sum(values))

@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import compress
 from typing import Final
 from uuid import UUID
 
@@ -391,7 +392,8 @@ class ExchangeLoop:
         crash_point("finish.before_statement" if completions else "claim.before_statement")
         sent_at = time.monotonic()
         over = self._over[:CLAIM_ROWS_MAX]
-        with self._claiming(order), self._recording([done.job for done in completions]):
+        jobs = [done.job for done in completions]
+        with self._claiming(order), self._recording(jobs):
             claimed, accepted = await leases.exchange(
                 # A claim without completions need not wait for the disk: see Worker.
                 self._db if completions else self._claim_db,
@@ -408,7 +410,7 @@ class ExchangeLoop:
         if completions:
             crash_point("finish.committed_not_notified")
             metrics.record_finish_flush(len(completions))
-            self._completed(completions, accepted)
+            self._completed(jobs, [done.ran_seconds for done in completions], accepted)
         if 0 < len(claimed) <= _FEW_JOBS:
             # Handlers that end at once end here, and the next exchange records them instead of
             # the one after. With many jobs the next exchange goes first: the server is then busy.
@@ -515,33 +517,32 @@ class ExchangeLoop:
             self._job_stats.started(claimed)
             self._accept(claimed)
 
-    def _completed(self, completions: list[FinishedJob], accepted: set[UUID]) -> None:
-        jobs = [completion.job for completion in completions]
-        if len(accepted) < len(completions):
-            newest = newest_leases(jobs)
-            late = [
-                job for job in jobs if job.uuid not in accepted or job.lease != newest[job.uuid]
-            ]
-            for job in late:
-                self._too_late(job)
-            refused = {(job.uuid, job.lease) for job in late}
-            completions = [
-                done for done in completions if (done.job.uuid, done.job.lease) not in refused
-            ]
-        self._close([done.job for done in completions])
-        self._job_stats.completed((done.job, done.ran_seconds) for done in completions)
+    def _completed(
+        self, sent: list[ClaimedJob], ran_seconds: list[float], accepted: set[UUID]
+    ) -> None:
+        jobs = sent
+        if len(accepted) < len(sent):
+            newest = newest_leases(sent)
+            in_time = [job.uuid in accepted and job.lease == newest[job.uuid] for job in sent]
+            jobs = list(compress(sent, in_time))
+            ran_seconds = list(compress(ran_seconds, in_time))
+            for job, was_in_time in zip(sent, in_time, strict=True):
+                if not was_in_time:
+                    self._too_late(job)
+        self._close(jobs)
+        self._job_stats.completed(jobs, ran_seconds)
         if EVENTS.is_on:
-            EVENTS.jobs_completed(_end_of(completion) for completion in completions)
-        ran: dict[str, list[float]] = {}
-        for completion in completions:
-            ran.setdefault(completion.job.endpoint, []).append(completion.ran_seconds)
-        for endpoint, seconds in ran.items():
-            metrics.record_attempts(endpoint, seconds)
-            metrics.record_finished(endpoint, State.COMPLETED, len(seconds))
+            EVENTS.jobs_completed(jobs, ran_seconds)
+        ran: defaultdict[str, list[float]] = defaultdict(list)
+        for job, seconds in zip(jobs, ran_seconds, strict=True):
+            ran[job.endpoint].append(seconds)
+        for endpoint, of_endpoint in ran.items():
+            metrics.record_attempts(endpoint, of_endpoint)
+            metrics.record_finished(endpoint, State.COMPLETED, len(of_endpoint))
         if not self._on_ended.keys().isdisjoint(ran):
-            for completion in completions:
-                self._ended(completion.job)
-        self._settled(jobs)
+            for job in jobs:
+                self._ended(job)
+        self._settled(sent)
 
     def _ended(self, job: ClaimedJob) -> None:
         callback = self._on_ended.get(job.endpoint)
@@ -580,17 +581,11 @@ class ExchangeLoop:
     def _settled(self, jobs: list[ClaimedJob]) -> None:
         if self._unsure:
             self._unsure.difference_update((job.uuid, job.lease) for job in jobs)
-        self._notify([job.uuid for job in jobs])
+        self._notify([job.uuid for job in jobs[: _IDS_NOTIFIED_MAX + 1]])
 
     def _notify(self, job_ids: list[UUID]) -> None:
         few = len(job_ids) <= _IDS_NOTIFIED_MAX
         self._notifier.notify(CHANGED, [job_id.hex for job_id in job_ids] if few else None)
-
-
-def _end_of(completion: FinishedJob) -> tuple[UUID, str, str, str | None, int, float]:
-    """The fields of a completed job's log line (``EventLog.jobs_completed``)."""
-    job = completion.job
-    return job.uuid, job.org, job.endpoint, job.request_id, job.attempt, completion.ran_seconds
 
 
 def newest_leases(jobs: Iterable[ClaimedJob]) -> dict[UUID, int]:
