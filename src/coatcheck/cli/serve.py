@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import socket
-from typing import Annotated, Final
+from typing import Annotated
 from uuid import UUID
 
 import typer
@@ -14,6 +13,7 @@ import typer
 from coatcheck.cli.command_errors import reporting_errors
 from coatcheck.cli.environment import overridden, prepare
 from coatcheck.cli.process import (
+    collect_garbage_rarely,
     delivering,
     end_with_supervisor,
     maintaining,
@@ -33,9 +33,6 @@ from coatcheck.product import Products
 from coatcheck.settings import Settings
 
 _log = logging.getLogger(__name__)
-
-_COLLECTED_OBJECTS: Final = 10_000
-"""Allocations between two collections of the youngest generation; Python's default is 700."""
 
 
 @reporting_errors
@@ -63,17 +60,6 @@ def serve(
         end_with_supervisor(supervised, settings.drain_seconds)
     with listen(settings.host, settings.port) as listening, tracing_as("serve"):
         run_until_signal(lambda stop: _serve(settings, products, listening, stop))
-
-
-def _tune_garbage_collection() -> None:
-    """Run the garbage collector rarely, and only on objects created after the start.
-
-    Requests leave hardly any cycles, but allocate enough to make the collector scan everything that
-    was loaded at the start again and again.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(_COLLECTED_OBJECTS, *gc.get_threshold()[1:])
 
 
 def _connections(settings: Settings) -> int:
@@ -117,7 +103,7 @@ async def _serve(
             server.stop()
 
         stopper = asyncio.create_task(stop_on_signal())
-        _tune_garbage_collection()
+        collect_garbage_rarely()
         _log.info("serving on http://%s:%d", settings.host, settings.port)
         try:
             await server.serve(sockets=[listening])

@@ -13,6 +13,7 @@ import typer
 from coatcheck.cli.command_errors import Misconfigured, reporting_errors
 from coatcheck.cli.environment import prepare
 from coatcheck.cli.process import (
+    collect_garbage_rarely,
     end_with_supervisor,
     maintaining,
     pushing_metrics,
@@ -93,6 +94,7 @@ async def _work(
                     "Name a service, or choose other products with COATCHECK_PRODUCTS."
                 )
             async with pushing_metrics(database), maintaining(settings, products, database):
+                collect_garbage_rarely()
                 await _run(workers, stop)
 
 
