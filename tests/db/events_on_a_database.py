@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple
 from typing import assert_never
 from uuid import uuid4
+
+from msgspec.structs import asdict
 
 from coatcheck.core.queries import jobs, leases, maintenance, remote_calls
 from coatcheck.core.queries.remote_calls import ClaimedCall
@@ -67,7 +68,7 @@ async def happen(event: TransitionEvent, job: ClaimedJob, worker: Claimer) -> No
 def call_of(job: ClaimedJob) -> ClaimedCall:
     """The call that ``job`` waits for, as whoever looks at it has it."""
     return ClaimedCall(
-        *astuple(job),
+        **asdict(job),
         destination=b"{}",
         remote_id="a job over there",
         polls=1,

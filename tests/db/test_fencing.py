@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from coatcheck.core.queries import leases, reports
 from coatcheck.domain.job import ClaimedJob

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import Any, TypeVar
 from uuid import uuid4
 
 import pytest
+from msgspec.structs import replace
 
 from coatcheck.core.queries import remote_calls
 from coatcheck.core.remote.result_store import StoredOutput

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from uuid import uuid4
+
+from msgspec.structs import replace
 
 from coatcheck.core.queries import maintenance, remote_calls
 from coatcheck.db.connection import Connection

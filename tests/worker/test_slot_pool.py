@@ -36,7 +36,7 @@ class Lab:
         self.begun: list[ClaimedJob] = []
         self._ends: dict[int, asyncio.Event] = {}
 
-    async def _run(self, job: ClaimedJob) -> None:
+    async def _run(self, job: ClaimedJob, _: asyncio.Task[None]) -> None:
         self.begun.append(job)
         try:
             await self._ends.setdefault(job.lease, asyncio.Event()).wait()

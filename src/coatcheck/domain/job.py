@@ -67,8 +67,7 @@ class Existing:
     fingerprint: bytes | None
 
 
-@dataclass(slots=True)
-class ClaimedJob:
+class ClaimedJob(msgspec.Struct, gc=False):  # made by the thousand
     """A job that this worker holds under ``lease`` until the job or the lease ends."""
 
     org: str

@@ -84,9 +84,6 @@ class ReportWriter:
         self._sender: asyncio.Task[None] | None = None
         self._sent = asyncio.Condition()
 
-    def reporter(self, claimed: ClaimedJob) -> JobReporter:
-        return JobReporter(self, claimed)
-
     def take(self, claimed: ClaimedJob, report: Report) -> Awaitable[None]:
         """Accept a report, on the worker's event loop."""
         match report:
@@ -333,15 +330,12 @@ async def _until_available(operation: Callable[[], Awaitable[Result]]) -> Result
     raise AssertionError("never reached")
 
 
-class JobReporter:
+class JobReporter(msgspec.Struct, eq=False):
     """Receives the reports of one job."""
 
-    __slots__ = ("claimed", "used", "writer")
-
-    def __init__(self, writer: ReportWriter, claimed: ClaimedJob) -> None:
-        self.writer = writer
-        self.claimed = claimed
-        self.used = False
+    writer: ReportWriter
+    claimed: ClaimedJob
+    used: bool = False
 
     def report(self, report: Report) -> Awaitable[None]:
         self.used = True

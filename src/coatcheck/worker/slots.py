@@ -17,11 +17,12 @@ import logging
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from enum import Enum, auto
 from itertools import takewhile
 from operator import itemgetter
 from uuid import UUID
+
+import msgspec
 
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.limits import CLAIM_ROWS_MAX
@@ -40,8 +41,7 @@ class StopReason(Enum):
     GIVEN_BACK = auto()  # it would not stop, and its job was released without it
 
 
-@dataclass(slots=True, eq=False)
-class RunningJob:
+class RunningJob(msgspec.Struct, eq=False):
     """The state of an attempt while its handler runs. Times are monotonic."""
 
     claimed: ClaimedJob
@@ -94,8 +94,13 @@ class SlotPool:
     """
 
     def __init__(
-        self, concurrency: int, run: Callable[[ClaimedJob], Awaitable[None]], *, reserved: int = 0
+        self,
+        concurrency: int,
+        run: Callable[[ClaimedJob, asyncio.Task[None]], Awaitable[None]],
+        *,
+        reserved: int = 0,
     ) -> None:
+        """``run`` runs a job in the task that it is given, the slot's."""
         self._concurrency = concurrency
         self._run = run
         self._reserved_if_shared = reserved
@@ -281,6 +286,8 @@ class SlotPool:
 
     async def _slot(self) -> None:
         loop = asyncio.get_running_loop()
+        task = asyncio.current_task()
+        assert task is not None
         waiting = self._waiting
         place = len(self._at_work)
         self._at_work.append(None)
@@ -298,7 +305,7 @@ class SlotPool:
                     self._enter(job, began)
                 self._at_work[place] = (job, began)
                 try:
-                    await self._run(job)
+                    await self._run(job, task)
                 finally:
                     self._busy -= 1
                     self._at_work[place] = None

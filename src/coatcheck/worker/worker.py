@@ -60,7 +60,7 @@ from coatcheck.worker.exchange_loop import Claims, ExchangeLoop, PollInterval, n
 from coatcheck.worker.execution import Executors
 from coatcheck.worker.executors.thread import ABANDONED_THREADS
 from coatcheck.worker.lease import LeaseReconciler, LeaseRenewer
-from coatcheck.worker.reports import ReportWriter
+from coatcheck.worker.reports import JobReporter, ReportWriter
 from coatcheck.worker.slots import RunningJob, SlotPool, StopReason
 from coatcheck.worker.temp_dirs import TempRoot
 
@@ -306,10 +306,10 @@ class Worker:
         for lane, lane_jobs in by_lane.items():
             self._slot_pools[lane].give(lane_jobs)
 
-    async def _run(self, claimed: ClaimedJob) -> None:
-        """Run one attempt of a job, from its first step to its outcome."""
+    async def _run(self, claimed: ClaimedJob, task: asyncio.Task[None]) -> None:
+        """Run one attempt of a job in ``task``, from its first step to its outcome."""
         endpoint = self._endpoints[claimed.endpoint]
-        reporter = self._reports.reporter(claimed)
+        reporter = JobReporter(self._reports, claimed)
         job = Job(
             claimed.uuid,
             claimed.org,
@@ -320,8 +320,7 @@ class Worker:
             claimed.request_id,
             reporter,
         )
-        task = asyncio.current_task()
-        assert task is not None and self._executors is not None
+        assert self._executors is not None
         started_at = time.monotonic()
         timeout = claimed.timeout_seconds or endpoint.spec.timeout_seconds
         running = RunningJob(
@@ -338,7 +337,8 @@ class Worker:
             job.hand_over_through(partial(self._remote_calls.spawn, claimed))
         self._running.add(running)
         context.job_id.set(claimed.uuid)
-        context.request_id.set(claimed.request_id)
+        if claimed.request_id != context.request_id.get():  # rare, and cheaper than setting it
+            context.request_id.set(claimed.request_id)
         crash_point("run.before_handler")
         try:
             if claimed.traceparent is None and not tracing.is_on():
@@ -381,15 +381,16 @@ class Worker:
             # All of them: the slot's next job must not inherit this one's interruption.
             while task.cancelling():
                 task.uncancel()
-        if running.stop_reason is StopReason.GIVEN_BACK:
-            self._reports.forget(claimed)
-            return
-        if running.stop_reason is StopReason.LOST:
-            # The lease may still be renewed, and then nobody would rescue the job. So it is
-            # released; if somebody else holds it by now, that changes nothing.
-            self._reports.forget(claimed)
-            outcome = Interrupted()
-        elif isinstance(outcome, Parked):
+        if running.stop_reason is not None:
+            if running.stop_reason is StopReason.GIVEN_BACK:
+                self._reports.forget(claimed)
+                return
+            if running.stop_reason is StopReason.LOST:
+                # The lease may still be renewed, and then nobody would rescue the job. So it is
+                # released; if somebody else holds it by now, that changes nothing.
+                self._reports.forget(claimed)
+                outcome = Interrupted()
+        if isinstance(outcome, Parked):
             self._reports.forget(claimed)
             self._exchange.parked(claimed)
             # No outcome is recorded that would trigger a claim, and a slot is free.

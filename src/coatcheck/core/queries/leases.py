@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from uuid import UUID, uuid4
@@ -32,6 +33,7 @@ from coatcheck.processes import ProcessIdentity
 _encode: Final = msgspec.json.Encoder().encode
 
 _LANES: Final = {lane.value: lane for lane in Lane}
+_rank: Final = itemgetter(11)
 Bound(
     "turns",
     of="organisations, and queues, that a claim looks at in a lane",
@@ -40,8 +42,7 @@ Bound(
 )
 
 
-@dataclass(slots=True)
-class FinishedJob:
+class FinishedJob(msgspec.Struct, gc=False):  # made by the thousand
     """A job whose handler returned, to be completed."""
 
     job: ClaimedJob
@@ -171,9 +172,17 @@ async def exchange(
     order.was_locked_out = bool(rows) and rows[-1][0] is None
     if order.was_locked_out:
         rows.pop()
-    accepted = {row[1] for row in rows if row[2] is None}
-    order.move([(row[2], row[0], row[3], row[4]) for row in rows if row[1] is None], limited=False)
-    claimed = [row for row in rows if row[1] is not None and row[2] is not None]
+    accepted: set[UUID] = set()
+    ended: list[tuple[str, str, str | None, str | None]] = []
+    claimed: list[asyncpg.Record] = []
+    for row in rows:
+        if row[2] is None:
+            accepted.add(row[1])
+        elif row[1] is None:
+            ended.append((row[2], row[0], row[3], row[4]))
+        else:
+            claimed.append(row)
+    order.move(ended, limited=False)
     claimed.sort(key=_rank)
     return claimed_jobs(claimed, order.lease), accepted
 
@@ -405,11 +414,6 @@ def claimed_jobs(rows: Iterable[Iterable[Any]], lease: int) -> list[ClaimedJob]:
             )
         )
     return claimed
-
-
-def _rank(row: asyncpg.Record) -> int:
-    rank: int = row[11]
-    return rank
 
 
 def _json(value: object) -> str | None:

@@ -30,12 +30,11 @@ class Begun:
     callback_id: str | None
 
 
-@dataclass(slots=True, kw_only=True)
-class ClaimedCall(ClaimedJob):
+class ClaimedCall(ClaimedJob, kw_only=True, gc=False):
     """A call that this process claimed, and its job. ``state`` is None if the job was deleted;
     ``is_held`` says whether the job still waits for the call."""
 
-    destination: bytes = field(repr=False)
+    destination: bytes
     remote_id: str
     polls: int
     faults: int
@@ -48,6 +47,10 @@ class ClaimedCall(ClaimedJob):
     usual_seconds: float | None
     spread_seconds: float | None
     looker: UUID
+
+    def __repr__(self) -> str:
+        # Without the destination, which nobody but the caller may read.
+        return f"<ClaimedCall {self.uuid} {self.endpoint} {self.remote_id}>"
 
 
 @dataclass(frozen=True, slots=True)

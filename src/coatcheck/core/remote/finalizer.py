@@ -7,8 +7,9 @@ import logging
 import random
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import replace
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from coatcheck.core.queries import jobs as job_store
 from coatcheck.core.queries import leases, remote_calls, reports, sql
