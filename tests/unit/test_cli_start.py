@@ -20,6 +20,20 @@ HEAVY = {
     *("asyncpg", "cryptography", "httpx2", "jwt", "networkx", "obstore"),
     *("prometheus_client", "psutil", "pydantic", "tree_sitter", "uvicorn", "uvloop"),
 }
+CONNECTS = {"anyio", "coatcheck.egress.connector", "h11", "httpcore2", "truststore"}
+"""What opens connections to others."""
+
+SERVER = (
+    SHOW_MODULES
+    + """
+import importlib, pkgutil
+import coatcheck.cli.serve, coatcheck.maintenance.webhooks, coatcheck.products
+
+for found in pkgutil.walk_packages(coatcheck.products.__path__, "coatcheck.products."):
+    if found.name.endswith("routes"):
+        importlib.import_module(found.name)
+"""
+)
 
 
 def loaded_by(program: str, *arguments: str, status: int = 0) -> set[str]:
@@ -41,7 +55,7 @@ def test_a_client_loads_neither_a_server_nor_what_is_for_asyncio() -> None:
     loaded = loaded_by(SHOW_MODULES + "from coatcheck import Client")
     assert "coatcheck.client._sync.client" in loaded
     assert not loaded & (HEAVY - {"httpx2"})
-    assert not loaded & {"asyncio", "httpcore2", "rich", "typer"}
+    assert not loaded & {"asyncio", "multiprocessing", "rich", "subprocess", "typer", *CONNECTS}
     assert not {each for each in loaded if each.startswith("coatcheck.client._async")}
     ours = {each.split(".")[1] for each in loaded if each.startswith("coatcheck.")}
     assert ours == {"client", "domain", "encoding", "tls", "version"}
@@ -51,6 +65,7 @@ def test_a_client_for_asyncio_loads_neither_a_server_nor_the_other_client() -> N
     loaded = loaded_by(SHOW_MODULES + "from coatcheck import AsyncClient")
     assert "coatcheck.client._async.client" in loaded
     assert not loaded & (HEAVY - {"httpx2"})
+    assert not loaded & {"multiprocessing", "rich", "typer", *CONNECTS}
     assert not {each for each in loaded if each.startswith("coatcheck.client._sync")}
 
 
@@ -90,12 +105,19 @@ def test_a_worker_loads_neither_an_engine_nor_what_analyses_code() -> None:
     assert "coatcheck.worker.worker" in loaded
     assert not loaded & {"cryptography", "jwt", "networkx", "rich", "tree_sitter", "uvicorn"}
     assert not loaded & {"coatcheck.client", "coatcheck_codegraph", "coatcheck.core.engine"}
+    assert not loaded & CONNECTS
 
 
 def test_a_server_loads_no_worker_and_templates_and_tokens_only_when_it_needs_them() -> None:
     loaded = loaded_by(SHOW_MODULES + "import coatcheck.cli.serve")
     assert {"coatcheck.dashboard.pages", "coatcheck.http.auth.authenticator"} <= loaded
     assert not loaded & {"coatcheck.worker.worker", "cryptography", "jinja2", "jwt", "rich"}
+
+
+def test_a_server_with_all_products_loads_what_connects_to_others_only_when_it_calls_them() -> None:
+    loaded = loaded_by(SERVER)
+    assert "coatcheck.products.llm.submit_routes" in loaded
+    assert not loaded & CONNECTS
 
 
 def test_a_server_loads_nothing_that_analyses_code() -> None:

@@ -1,73 +1,26 @@
 """The HTTP transport of guarded clients: it connects only to addresses that were checked.
 
-The connection pool is httpcore2's, keyed by scheme, host and port; only the step that opens a
-socket is ours. A reused connection was checked when it was opened, and still leads to the same
-address.
+What opens the connections is in ``connector.py``, which is loaded with the first request: a server
+that calls nobody needs none of it.
 """
 
 from __future__ import annotations
 
-import asyncio
-import select
-from collections.abc import Iterable
 from contextvars import ContextVar
 from ssl import SSLContext
 from typing import TYPE_CHECKING, Any, Final
 
-import httpcore2
 import httpx2
 
-from coatcheck.egress.resolver import NameNotFound
 from coatcheck.egress.urls import Scheme, target_of
 from coatcheck.tls import trusted_authorities
 
 if TYPE_CHECKING:
+    from coatcheck.egress.connector import PoolTransport
     from coatcheck.egress.guard import Guard
 
-
-class GuardedConnection(httpcore2.AsyncNetworkStream):
-    """An httpcore2 stream that remembers its socket."""
-
-    def __init__(self, stream: httpcore2.AsyncNetworkStream) -> None:
-        self._stream = stream
-        self._socket = stream.get_extra_info("socket")
-
-    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        return await self._stream.read(max_bytes, timeout)
-
-    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        await self._stream.write(buffer, timeout)
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
-
-    async def start_tls(
-        self,
-        ssl_context: SSLContext,
-        server_hostname: str | None = None,
-        timeout: float | None = None,
-    ) -> httpcore2.AsyncNetworkStream:
-        return GuardedConnection(
-            await self._stream.start_tls(ssl_context, server_hostname, timeout)
-        )
-
-    def get_extra_info(self, info: str) -> Any:
-        if info == "is_readable":
-            return self._is_readable()
-        return self._stream.get_extra_info(info)
-
-    def _is_readable(self) -> bool:
-        """Whether unexpected data arrived: on an idle connection, that it was closed."""
-        descriptor = -1 if self._socket is None else self._socket.fileno()
-        if descriptor < 0:
-            return True  # closed already
-        watch = select.poll()
-        watch.register(descriptor, select.POLLIN)
-        return bool(watch.poll(0))
-
-
 _ORG_EXTENSION: Final = "coatcheck.org"
-_org: ContextVar[str] = ContextVar("organisation of the request that connects", default="")
+request_org: ContextVar[str] = ContextVar("organisation of the request that connects", default="")
 """Passes the organisation from the transport to the connector. The pool calls the connector in the
 request's own task, without the request."""
 
@@ -89,87 +42,28 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         self._guard = guard
         self._limits = limits
         self._verify = verify
-        self._pools: dict[Scheme, _PoolTransport] = {}
+        self._pools: dict[Scheme, PoolTransport] = {}
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         target = target_of(request.url)
-        charged = _org.set(request.extensions.get(_ORG_EXTENSION, ""))
+        charged = request_org.set(request.extensions.get(_ORG_EXTENSION, ""))
         try:
             return await self._pool(target.scheme).handle_async_request(request)
         finally:
-            _org.reset(charged)
+            request_org.reset(charged)
 
-    def _pool(self, scheme: Scheme) -> _PoolTransport:
+    def _pool(self, scheme: Scheme) -> PoolTransport:
         """The pool of a scheme, made when it is first used: reading the authorities takes long."""
         if scheme not in self._pools:
+            from coatcheck.egress.connector import CheckedConnector, PoolTransport
+
             authorities = None
             if scheme == "https":
                 authorities = trusted_authorities() if self._verify is None else self._verify
-            connector = _CheckedConnector(self._guard, scheme)
-            self._pools[scheme] = _PoolTransport(connector, self._limits, authorities)
+            connector = CheckedConnector(self._guard, scheme)
+            self._pools[scheme] = PoolTransport(connector, self._limits, authorities)
         return self._pools[scheme]
 
     async def aclose(self) -> None:
         for pool in self._pools.values():
             await pool.aclose()
-
-
-class _PoolTransport(httpx2.AsyncHTTPTransport):
-    """httpx2's transport on a pool that opens its sockets through a connector.
-
-    httpx2 has no argument for that, so this replaces its ``__init__`` and makes the pool itself. If
-    httpx2 renamed the attribute, every request would fail; none would bypass the guard.
-    """
-
-    def __init__(
-        self, connector: _CheckedConnector, limits: httpx2.Limits, verify: SSLContext | None
-    ) -> None:
-        self._pool = httpcore2.AsyncConnectionPool(
-            ssl_context=verify,
-            max_connections=limits.max_connections,
-            max_keepalive_connections=limits.max_keepalive_connections,
-            keepalive_expiry=limits.keepalive_expiry,
-            network_backend=connector,
-        )
-
-
-class _CheckedConnector(httpcore2.AsyncNetworkBackend):
-    """Opens a socket: resolves once, checks every address, connects to one of them."""
-
-    def __init__(self, guard: Guard, scheme: Scheme) -> None:
-        self._guard = guard
-        self._scheme = scheme
-        self._sockets = httpcore2.AnyIOBackend()
-
-    async def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
-    ) -> httpcore2.AsyncNetworkStream:
-        loop = asyncio.get_running_loop()
-        deadline = None if timeout is None else loop.time() + timeout
-        url = httpx2.URL(scheme=self._scheme, host=host, port=port)
-        try:
-            addresses = await self._guard.addresses_of(target_of(url), _org.get(), timeout)
-        except NameNotFound as error:
-            raise httpcore2.ConnectError(str(error)) from error
-        except TimeoutError as error:
-            raise httpcore2.ConnectTimeout(f"resolving {host} took too long") from error
-        failure: httpcore2.ConnectError | httpcore2.ConnectTimeout | None = None
-        for tried, address in enumerate(addresses):
-            # An address that does not answer leaves the others their share of the time.
-            left = None if deadline is None else max(0.0, deadline - loop.time())
-            share = None if left is None else left / (len(addresses) - tried)
-            try:
-                return GuardedConnection(
-                    await self._sockets.connect_tcp(
-                        str(address), port, share, local_address, socket_options
-                    )
-                )
-            except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
-                failure = error
-        assert failure is not None, "a name has an address, or it is not found"
-        raise failure

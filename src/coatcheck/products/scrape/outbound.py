@@ -17,8 +17,9 @@ import httpx2
 
 from coatcheck.domain.errors import LookUpRefused, UrlForbidden
 from coatcheck.egress import Guard, charged_to
+from coatcheck.egress.connector import GuardedConnection
 from coatcheck.egress.resolver import NameNotFound
-from coatcheck.egress.transport import GuardedConnection, GuardedTransport
+from coatcheck.egress.transport import GuardedTransport
 from coatcheck.egress.urls import read_target
 from coatcheck.products.scrape import outcomes
 from coatcheck.products.scrape.fetch import URL_CHARACTERS_MAX
