@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import asyncpg
@@ -10,7 +11,7 @@ import pytest
 
 from coatcheck import Engine, Submission
 from coatcheck.core.queries import leases
-from coatcheck.domain.ids import to_text
+from coatcheck.domain.ids import new_id, to_text
 from coatcheck.domain.states import State, TransitionEvent
 from tests.db.claimer import KEEP_COMPLETED_SECONDS, Claimer, claimer
 from tests.db.edge_guard import AsyncpgConnection
@@ -159,6 +160,17 @@ async def test_a_job_that_commits_after_younger_ones_were_claimed_is_claimed(
         assert len(await worker.claim(10)) == 3
         await late.commit()
     assert len(await worker.claim(10)) == 3
+
+
+async def test_a_claim_gives_jobs_in_the_order_in_which_they_became_due(
+    connection: AsyncpgConnection, worker: Claimer
+) -> None:
+    now = datetime.now(UTC)
+    due = {new_id(): now - timedelta(seconds=n) for n in range(100)}
+    for job, run_at in due.items():
+        await put_job(connection, id=job, run_at=run_at)
+    claimed = [job.uuid for job in await worker.claim(100)]
+    assert claimed == sorted(due, key=due.__getitem__)
 
 
 async def test_a_job_is_queued_again_whatever_an_older_row_still_says_of_it(

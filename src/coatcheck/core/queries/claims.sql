@@ -873,9 +873,13 @@ WITH next AS MATERIALIZED (
            CASE j.state WHEN 'cancel_requested' THEN 'cancelled' ELSE 'queued' END::job_state AS state,
            :keep_seconds::integer AS keep_seconds
     FROM claimed_jobs AS k
-    JOIN jobs AS j ON j.org_id = k.org_id AND j.id = k.id AND j.lease = k.lease
+    CROSS JOIN LATERAL (
+        SELECT j.*
+        FROM jobs AS j
+        WHERE j.org_id = k.org_id AND j.id = k.id AND j.lease = k.lease
+        FOR UPDATE
+    ) AS j
     WHERE k.boot = :lease::bigint >> 40 AND k.lease = :lease::bigint
-    FOR UPDATE OF j
 ),
 over AS (
     DELETE FROM claims AS k WHERE k.lease >> 40 = :lease::bigint >> 40 AND k.lease = :lease::bigint

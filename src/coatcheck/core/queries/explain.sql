@@ -302,7 +302,7 @@ FROM (
     (
         SELECT 1 AS rank, j.id
         FROM (
-            SELECT q.org_id, q.ids
+            SELECT q.org_id, unnest(q.ids) AS id
             FROM queue AS q
             WHERE q.org_id = :org
               AND q.lane = (SELECT r.lane FROM runs AS r WHERE r.org_id = :org AND r.id = :run)
@@ -310,9 +310,8 @@ FROM (
               AND q.flow >= replace(:run::uuid::text, '-', '')
               AND q.flow < replace(:run::uuid::text, '-', '') || '0'
             ORDER BY q.flow, q.run_at, q.id
-        ) AS q
-        CROSS JOIN LATERAL unnest(q.ids) AS n (id)
-        JOIN jobs AS j ON j.org_id = q.org_id AND j.id = n.id AND j.state = 'queued'
+        ) AS n
+        /* include queue/job */
         LIMIT 1
     )
     UNION ALL

@@ -124,10 +124,9 @@ candidates AS (
     WHERE :states::text[] IS NULL OR f.state::text = ANY (:states)
     UNION ALL
     SELECT j.id
-    FROM queue AS q
-    CROSS JOIN LATERAL unnest(q.ids) AS n (id)
-    JOIN jobs AS j ON j.org_id = q.org_id AND j.id = n.id AND j.state = 'queued'
-    WHERE q.org_id = :org AND (:states IS NULL OR 'queued' = ANY (:states))
+    FROM (SELECT q.org_id, unnest(q.ids) AS id FROM queue AS q WHERE q.org_id = :org) AS n
+    /* include queue/job */
+    WHERE (:states IS NULL OR 'queued' = ANY (:states))
       AND /* include lists/page_filter */
     UNION ALL
     SELECT j.id

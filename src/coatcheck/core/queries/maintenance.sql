@@ -58,22 +58,26 @@ WITH next AS MATERIALIZED (
            END::job_state AS state,
            :keep_seconds::integer AS keep_seconds
     FROM claimed_jobs AS k
-    JOIN jobs AS j ON j.org_id = k.org_id AND j.id = k.id AND j.lease = k.lease
+    CROSS JOIN LATERAL (
+        SELECT j.*
+        FROM jobs AS j
+        WHERE j.org_id = k.org_id AND j.id = k.id AND j.lease = k.lease
+          AND j.run_deadline < now() - :slack_seconds::double precision * interval '1 second'
+          AND EXISTS (
+              SELECT FROM workers AS w
+              WHERE w.boot = j.lease >> 40
+                AND w.died_at IS NULL
+                AND w.last_seen_at > j.run_deadline + :slack_seconds::double precision * interval '1 second'
+                AND w.last_seen_at > now() - interval '1 second' * CASE j.lane
+                    WHEN 'urgent' THEN w.urgent_seconds
+                    WHEN 'standard' THEN w.standard_seconds
+                    WHEN 'bulk' THEN w.bulk_seconds
+                END
+          )
+        FOR UPDATE OF j SKIP LOCKED
+    ) AS j
     WHERE k.boot > 0
-      AND j.run_deadline < now() - :slack_seconds::double precision * interval '1 second'
-      AND EXISTS (
-          SELECT FROM workers AS w
-          WHERE w.boot = j.lease >> 40
-            AND w.died_at IS NULL
-            AND w.last_seen_at > j.run_deadline + :slack_seconds::double precision * interval '1 second'
-            AND w.last_seen_at > now() - interval '1 second' * CASE j.lane
-                WHEN 'urgent' THEN w.urgent_seconds
-                WHEN 'standard' THEN w.standard_seconds
-                WHEN 'bulk' THEN w.bulk_seconds
-            END
-      )
     LIMIT :rows_max::integer
-    FOR UPDATE OF j SKIP LOCKED
 ),
 changed AS (
     UPDATE jobs AS j
@@ -292,20 +296,24 @@ WITH next AS MATERIALIZED (
            END::job_state AS state,
            :keep_seconds::integer AS keep_seconds
     FROM claimed_jobs AS k
-    JOIN jobs AS j ON j.org_id = k.org_id AND j.id = k.id AND j.lease = k.lease
+    CROSS JOIN LATERAL (
+        SELECT j.*
+        FROM jobs AS j
+        WHERE j.org_id = k.org_id AND j.id = k.id AND j.lease = k.lease
+          AND NOT EXISTS (
+              SELECT FROM workers AS w
+              WHERE w.boot = j.lease >> 40
+                AND w.died_at IS NULL
+                AND w.last_seen_at > now() - interval '1 second' * CASE j.lane
+                    WHEN 'urgent' THEN w.urgent_seconds
+                    WHEN 'standard' THEN w.standard_seconds
+                    WHEN 'bulk' THEN w.bulk_seconds
+                END
+          )
+        FOR UPDATE OF j SKIP LOCKED
+    ) AS j
     WHERE k.boot > 0
-      AND NOT EXISTS (
-          SELECT FROM workers AS w
-          WHERE w.boot = j.lease >> 40
-            AND w.died_at IS NULL
-            AND w.last_seen_at > now() - interval '1 second' * CASE j.lane
-                WHEN 'urgent' THEN w.urgent_seconds
-                WHEN 'standard' THEN w.standard_seconds
-                WHEN 'bulk' THEN w.bulk_seconds
-            END
-      )
     LIMIT :rows_max::integer
-    FOR UPDATE OF j SKIP LOCKED
 ),
 changed AS (
     UPDATE jobs AS j

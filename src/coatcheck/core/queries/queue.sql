@@ -78,19 +78,24 @@ wanted AS MATERIALIZED (
     CROSS JOIN LATERAL unnest(k.ids[1:k.room]) AS n (id)
 ),
 picked AS MATERIALIZED (
-    SELECT j.ctid AS tid, w.id, w.run_at, w.rank
+    SELECT j.tid, w.id, w.run_at, w.rank
     FROM wanted AS w
-    JOIN jobs AS j ON j.org_id = w.org_id AND j.id = w.id
-    WHERE j.state = 'queued'
-    FOR UPDATE OF j SKIP LOCKED
+    CROSS JOIN LATERAL (
+        -- Not a join, which may begin with all jobs.
+        SELECT j.ctid AS tid
+        FROM jobs AS j
+        WHERE j.org_id = w.org_id AND j.id = w.id AND j.state = 'queued'
+        FOR UPDATE SKIP LOCKED
+    ) AS j
 ),
 missed AS MATERIALIZED (
     SELECT w.tid, array_agg(w.id ORDER BY w.id) AS ids
     FROM wanted AS w
     WHERE w.id NOT IN (SELECT p.id FROM picked AS p)
-      AND EXISTS (
-          SELECT FROM jobs AS j WHERE j.org_id = w.org_id AND j.id = w.id AND j.state = 'queued'
-      )
+      AND (
+          SELECT true FROM jobs AS j
+          WHERE j.org_id = w.org_id AND j.id = w.id AND j.state = 'queued'
+      ) IS NOT NULL
     GROUP BY w.tid
 ),
 kept AS MATERIALIZED (
@@ -99,6 +104,15 @@ kept AS MATERIALIZED (
     LEFT JOIN missed AS m ON m.tid = k.tid
 ),
 /* include queue/keep */
+
+-- name: job
+-- The queued job that a row of the queue names as `n` (org_id, id): included by readers. Looked up job by
+-- job: a join may begin with all jobs, or with an organisation's history.
+CROSS JOIN LATERAL (
+    SELECT * FROM jobs AS j
+    WHERE j.org_id = n.org_id AND j.id = n.id AND j.state = 'queued'
+    OFFSET 0
+) AS j
 
 -- name: keep
 -- Leave only `kept` ids in rows of the queue, which the statement has locked: by ctid. Included by take

@@ -359,7 +359,12 @@ NOT EXISTS (
 -- Orphaned jobs. :rows_max rows at most
 SELECT /* include remote_calls/orphan_columns */
 FROM claimed_jobs AS k
-JOIN jobs AS j ON j.org_id = k.org_id AND j.id = k.id AND j.lease = k.lease
+CROSS JOIN LATERAL (
+    SELECT *
+    FROM jobs AS j
+    WHERE j.org_id = k.org_id AND j.id = k.id AND j.lease = k.lease
+    OFFSET 0
+) AS j
 WHERE k.boot = 0 AND /* include remote_calls/is_orphan */
 LIMIT :rows_max::integer
 

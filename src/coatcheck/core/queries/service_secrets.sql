@@ -56,14 +56,13 @@ waiting AS MATERIALIZED (
         SELECT min(j.created_at) AS oldest
         FROM unnest(enum_range(NULL::job_lane)) AS l (lane)
         CROSS JOIN LATERAL (
-            SELECT q.org_id, q.ids
+            SELECT q.org_id, unnest(q.ids) AS id
             FROM queue AS q
             WHERE q.lane = l.lane AND q.endpoint = :endpoint::text
               AND q.org_id = f.org_id AND q.flow = f.endpoint_id
             ORDER BY q.run_at, q.id
-        ) AS q
-        CROSS JOIN LATERAL unnest(q.ids) AS n (id)
-        JOIN jobs AS j ON j.org_id = q.org_id AND j.id = n.id AND j.state = 'queued'
+        ) AS n
+        /* include queue/job */
     ) AS q
     LEFT JOIN (
         SELECT o.org_id, j.flow, min(j.created_at) AS oldest

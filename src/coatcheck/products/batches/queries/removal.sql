@@ -14,16 +14,18 @@ RETURNING id
 WITH queued AS MATERIALIZED (
     SELECT j.org_id, j.id, octet_length(j.payload) AS payload_bytes
     FROM (
-        SELECT q.org_id, q.ids
+        SELECT q.org_id, unnest(q.ids) AS id
         FROM queue AS q
         WHERE /* include tasks/in_queue */
         ORDER BY q.flow, q.run_at, q.id
-    ) AS q
-    CROSS JOIN LATERAL unnest(q.ids) AS n (id)
-    JOIN jobs AS j ON j.org_id = q.org_id AND j.id = n.id
-    WHERE j.state = 'queued'
+    ) AS n
+    CROSS JOIN LATERAL (
+        SELECT j.org_id, j.id, j.payload
+        FROM jobs AS j
+        WHERE j.org_id = n.org_id AND j.id = n.id AND j.state = 'queued'
+        FOR UPDATE SKIP LOCKED
+    ) AS j
     LIMIT :rows_max::integer
-    FOR UPDATE OF j SKIP LOCKED
 ),
 postponed AS MATERIALIZED (
     SELECT j.org_id, j.id, octet_length(j.payload) AS payload_bytes
@@ -328,12 +330,14 @@ SELECT r.id, r.tasks,
        )
        AND NOT EXISTS (
            SELECT
-           FROM queue AS q
-           CROSS JOIN LATERAL unnest(q.ids) AS n (id)
-           JOIN jobs AS j ON j.org_id = q.org_id AND j.id = n.id AND j.state = 'queued'
-           WHERE q.lane = b.lane AND q.endpoint = b.endpoint
-             AND q.org_id = r.org_id AND q.flow >= replace(r.id::text, '-', '')
-             AND q.flow < replace(r.id::text, '-', '') || '0'
+           FROM (
+               SELECT q.org_id, unnest(q.ids) AS id
+               FROM queue AS q
+               WHERE q.lane = b.lane AND q.endpoint = b.endpoint
+                 AND q.org_id = r.org_id AND q.flow >= replace(r.id::text, '-', '')
+                 AND q.flow < replace(r.id::text, '-', '') || '0'
+           ) AS n
+           /* include coatcheck.core:queue/job */
        ) AS is_quiet
 FROM batches AS b
 JOIN runs AS r ON r.org_id = b.org_id AND r.group_id = b.id

@@ -150,7 +150,7 @@ FROM (
           > (:after_queue_key::text, :after_run_at::timestamptz, :after_row::uuid, :after_id::uuid)
     ORDER BY q.flow, q.run_at, q.id, n.id
 ) AS n
-JOIN jobs AS j ON j.org_id = n.org_id AND j.id = n.id AND j.state = 'queued'
+/* include coatcheck.core:queue/job */
 LIMIT :limit
 
 -- name: in_queue
