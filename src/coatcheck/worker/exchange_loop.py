@@ -73,6 +73,9 @@ class PollInterval:
 
 
 _FEW_JOBS = 32
+_MANY_JOBS = 64
+"""With so many jobs to complete, the next ones are claimed at the same time, over another
+connection. With fewer, one statement does both: it saves a round trip and a commit."""
 _TURNS_FOR_SHORT_JOBS = 3
 _LOOK_AGAIN_SECONDS_MIN = 0.005
 """If rate tokens become due faster than this, a claim takes several at a time."""
@@ -138,7 +141,7 @@ class ExchangeLoop:
         self._locked_out_until: float | None = None
         self._locked_out_seconds = _LOCKED_OUT_SECONDS_MIN
         self._lost_claims: list[int] = []
-        self._claim_underway: int | None = None
+        self._claims_underway: set[int] = set()
         self._unsure: set[tuple[UUID, int]] = set()
         self._open: dict[int, set[UUID]] = {}
         """The jobs of each lease of which no outcome was accepted yet."""
@@ -193,7 +196,7 @@ class ExchangeLoop:
         jobs = [done.job for done in self._completions]
         jobs += [settlement.job for settlement in self._settlements]
         known = {job.lease for job in jobs} | set(self._lost_claims)
-        return known if self._claim_underway is None else known | {self._claim_underway}
+        return known | self._claims_underway
 
     def stop_asking(self) -> None:
         """Claim no more; keep recording outcomes."""
@@ -387,11 +390,32 @@ class ExchangeLoop:
         if any(holders is not None for holders in order.holders):
             metrics.record_bound_met(_SLOTS)
         completions = self._completions[: 2 * CLAIM_ROWS_MAX]
+        if len(completions) >= _MANY_JOBS and any(order.room):
+            # The server does both at the same time. Each goes on whatever becomes of the other.
+            results = await asyncio.gather(
+                self._send(self._order(room=False), completions, self._over[:CLAIM_ROWS_MAX]),
+                self._send(order, [], []),
+                return_exceptions=True,
+            )
+            for result in results:
+                if isinstance(result, BaseException):
+                    raise result
+            return
         if not completions and not any(order.room):
             return
+        claimed = await self._send(order, completions, self._over[:CLAIM_ROWS_MAX])
+        if 0 < claimed <= _FEW_JOBS:
+            # Handlers that end at once end here, and the next exchange records them instead of
+            # the one after. With many jobs the next exchange goes first: the server is then busy.
+            for _ in range(_TURNS_FOR_SHORT_JOBS):
+                await asyncio.sleep(0)
+
+    async def _send(
+        self, order: ClaimOrder, completions: list[FinishedJob], over: list[int]
+    ) -> int:
+        """Send one exchange. Returns how many jobs it claimed."""
         crash_point("finish.before_statement" if completions else "claim.before_statement")
         sent_at = time.monotonic()
-        over = self._over[:CLAIM_ROWS_MAX]
         jobs = [done.job for done in completions]
         with self._claiming(order), self._recording(jobs):
             claimed, accepted = await leases.exchange(
@@ -406,16 +430,13 @@ class ExchangeLoop:
         metrics.record_claim(time.monotonic() - sent_at, len(claimed))
         del self._completions[: len(completions)]
         self._take(claimed)
-        self._note_locked_out(order.was_locked_out)
+        if any(order.room):
+            self._note_locked_out(order.was_locked_out)
         if completions:
             crash_point("finish.committed_not_notified")
             metrics.record_finish_flush(len(completions))
             self._completed(jobs, [done.ran_seconds for done in completions], accepted)
-        if 0 < len(claimed) <= _FEW_JOBS:
-            # Handlers that end at once end here, and the next exchange records them instead of
-            # the one after. With many jobs the next exchange goes first: the server is then busy.
-            for _ in range(_TURNS_FOR_SHORT_JOBS):
-                await asyncio.sleep(0)
+        return len(claimed)
 
     def _note_locked_out(self, was_locked_out: bool) -> None:
         """Look again soon after a claim that met only locked work, later each time."""
@@ -466,14 +487,14 @@ class ExchangeLoop:
     @contextmanager
     def _claiming(self, order: ClaimOrder) -> Iterator[None]:
         """If the claim fails, remember its lease: the claim may have been committed anyway."""
-        self._claim_underway = order.lease
+        self._claims_underway.add(order.lease)
         try:
             yield
         except BaseException:
             self._lost_claims.append(order.lease)
             raise
         finally:
-            self._claim_underway = None
+            self._claims_underway.discard(order.lease)
 
     @contextmanager
     def _recording(self, jobs: list[ClaimedJob]) -> Iterator[None]:
