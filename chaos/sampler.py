@@ -24,7 +24,7 @@ _AWAY: Final = (
 _SAMPLE = """
 SELECT (SELECT count(*) FROM jobs WHERE state = 'queued') AS queued,
        (SELECT count(*) FROM held_jobs) AS held,
-       (SELECT count(*) FROM jobs WHERE state IN ('staged', 'retrying')) AS postponed,
+       (SELECT count(*) FROM postponed) AS postponed,
        (SELECT count(*) FROM webhook_deliveries WHERE status = 'pending') AS untold
 """
 """Each count uses an index with only these rows: a long history costs nothing."""

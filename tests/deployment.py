@@ -44,6 +44,7 @@ from coatcheck.worker.worker import Worker
 from tests import crash_points
 from tests.child_process import ROOT, ChildProcess
 from tests.crash_points import VICTIM
+from tests.db.rows import recorded
 from tests.sealed_secrets import SECRET_KEY
 from tests.waiting import LIMIT_SECONDS, eventually_async
 
@@ -441,18 +442,20 @@ class Deployment:
     async def make_due(self, ticket: Ticket) -> None:
         """Move the clock, as it were: a job that waits for its next try is due now."""
         await self.sql.execute(
-            "UPDATE jobs SET run_at = now() WHERE id = $1 AND state IN ('staged', 'retrying')",
+            recorded(
+                "UPDATE jobs SET run_at = now() WHERE id = $1 AND state IN ('staged', 'retrying')"
+            ),
             ticket.uuid,
         )
 
     async def take_lease_away(self, ticket: Ticket) -> None:
         """Take a job from its holder, as a rescuer would, and give it to nobody."""
         await self.sql.execute(
-            """
+            recorded("""
             UPDATE jobs
             SET state = 'retrying', lease = NULL, run_deadline = NULL, run_at = 'infinity'
             WHERE id = $1 AND lease IS NOT NULL
-            """,
+            """),
             ticket.uuid,
         )
 

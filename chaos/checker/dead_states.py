@@ -34,6 +34,10 @@ SELECT j.id, j.state::text AS state, j.endpoint,
                SELECT FROM claims AS k
                WHERE k.org_id = j.org_id AND k.lease = j.lease AND j.id = ANY (k.ids)
            ) THEN 'is held, and no row of claims leads to it'
+           WHEN j.state IN ('staged', 'retrying') AND NOT EXISTS (
+               SELECT FROM postponed AS p
+               WHERE p.org_id = j.org_id AND p.id = j.id AND p.run_at = j.run_at
+           ) THEN 'waits for a time, and no row of postponed has it'
        END AS why
 FROM jobs AS j
 WHERE j.state NOT IN ('completed', 'failed', 'cancelled')

@@ -224,6 +224,16 @@ async def test_a_held_job_that_no_claim_leads_to_is_dead(scene: Scene) -> None:
     assert "no row of claims leads to it" in found
 
 
+async def test_a_job_that_waits_for_a_time_and_that_nobody_will_queue_is_dead(
+    scene: Scene,
+) -> None:
+    await _add_job(scene)
+    await scene.spoil("UPDATE jobs SET state = 'retrying' WHERE state = 'queued'")
+
+    (found,) = await scene.findings(no_dead_state)
+    assert "no row of postponed has it" in found
+
+
 async def test_a_list_that_nobody_takes_in_is_found(scene: Scene) -> None:
     await scene.sql.execute(
         """

@@ -39,6 +39,9 @@ async def let_pass(connection: AsyncpgConnection, job_id: UUID, seconds: float) 
             UPDATE jobs SET run_at = run_at - $2 * interval '1 second',
                             start_deadline = start_deadline - $2 * interval '1 second'
             WHERE id = $1
+        ),
+        put_off AS (
+            UPDATE postponed SET run_at = run_at - $2 * interval '1 second' WHERE id = $1
         )
         UPDATE queue SET run_at = run_at - $2 * interval '1 second' WHERE id = $1
         """,

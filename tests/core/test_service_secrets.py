@@ -438,5 +438,6 @@ async def test_a_prune_reads_the_jobs_of_those_it_looks_at_and_no_others(
         after_id=UUID(int=0),
     )
     assert plan.rows_read("jobs") == 0
-    assert plan.indexes("jobs", "queue") >= {"queue_order", "jobs_postponed", "jobs_pkey"}
+    assert plan.indexes("jobs", "queue") == {"queue_order", "jobs_pkey"}
+    assert plan.indexes("postponed") == {"postponed_pkey"}
     assert plan.indexes("claims") == {"claims_held"}

@@ -1,5 +1,6 @@
 """Triggers, for tests only, that refuse every step the domain's table does not know, and a commit
-that leaves a queued job where no claim finds it, or a lease that no row of ``claims`` leads to.
+that leaves a queued job where no claim finds it, a lease that no row of ``claims`` leads to, or a
+staged or retrying job without its row of ``postponed``.
 
 They stand in the template database, so every test that uses the `dsn` fixture runs under it:
 whatever statement makes an illegal step, in whatever test, fails there and then.
@@ -40,7 +41,10 @@ async def remove(connection: AsyncpgConnection) -> None:
     await connection.execute(
         "DROP TRIGGER only_legal_steps ON jobs; DROP TRIGGER only_legal_beginnings ON jobs;"
         "DROP TRIGGER queued_jobs_are_found ON jobs;"
-        "DROP TRIGGER only_named_leases ON jobs; DROP TRIGGER only_rows_without_leases ON claims"
+        "DROP TRIGGER only_named_leases ON jobs; DROP TRIGGER only_rows_without_leases ON claims;"
+        "DROP TRIGGER postponed_jobs_are_found ON jobs;"
+        "DROP TRIGGER only_rows_of_postponed_jobs ON postponed;"
+        "DROP TRIGGER no_row_is_left ON jobs"
     )
 
 
@@ -134,6 +138,61 @@ def _statements() -> str:
         CREATE CONSTRAINT TRIGGER only_rows_without_leases AFTER UPDATE OR DELETE ON claims
         DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
         EXECUTE FUNCTION refuse_unnamed_lease();
+
+        CREATE FUNCTION refuse_wrongly_postponed() RETURNS trigger LANGUAGE plpgsql AS $$
+        DECLARE
+            org text;
+            job uuid;
+        BEGIN
+            IF TG_OP = 'DELETE' THEN
+                org := OLD.org_id; job := OLD.id;
+            ELSE
+                org := NEW.org_id; job := NEW.id;
+            END IF;
+            IF EXISTS (
+                SELECT
+                FROM (
+                    SELECT * FROM jobs AS j
+                    WHERE j.org_id = org AND j.id = job AND j.state IN ('staged', 'retrying')
+                ) AS j
+                FULL JOIN (
+                    SELECT * FROM postponed AS p WHERE p.org_id = org AND p.id = job
+                ) AS p ON p.id = j.id
+                WHERE (p.run_at, p.state, p.lane, p.endpoint, p.run_id, p.task_index, p.error_code)
+                      IS DISTINCT FROM
+                      (j.run_at, j.state, j.lane, j.endpoint, j.run_id, j.task_index, j.error_code)
+            ) THEN
+                RAISE EXCEPTION 'the job % and its row of postponed do not agree', job;
+            END IF;
+            RETURN NULL;
+        END $$;
+
+        CREATE CONSTRAINT TRIGGER postponed_jobs_are_found AFTER INSERT OR UPDATE ON jobs
+        DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.state IN ('staged', 'retrying'))
+        EXECUTE FUNCTION refuse_wrongly_postponed();
+
+        CREATE CONSTRAINT TRIGGER only_rows_of_postponed_jobs
+        AFTER INSERT OR UPDATE OR DELETE ON postponed
+        DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+        EXECUTE FUNCTION refuse_wrongly_postponed();
+
+        -- STABLE: it sees what the statement saw. A row that was written since may stay.
+        CREATE FUNCTION refuse_left_row() RETURNS trigger LANGUAGE plpgsql STABLE AS $$
+        BEGIN
+            IF EXISTS (
+                SELECT FROM postponed AS p
+                WHERE p.org_id = OLD.org_id AND p.id = OLD.id AND p.xmax = '0'::xid
+            ) THEN
+                RAISE EXCEPTION 'the job % is %, and keeps its row of postponed', NEW.id, NEW.state;
+            END IF;
+            RETURN NULL;
+        END $$;
+
+        CREATE TRIGGER no_row_is_left AFTER UPDATE ON jobs FOR EACH ROW
+        WHEN (
+            OLD.state IN ('staged', 'retrying') AND NEW.state NOT IN ('staged', 'retrying')
+        )
+        EXECUTE FUNCTION refuse_left_row();
     """
 
 

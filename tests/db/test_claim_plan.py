@@ -106,10 +106,10 @@ async def statements(
             looks, *sql.bound("overview/held", org="acme"), "jobs_pkey", n, "claims_held"
         ),
         "postponed": Statement(
-            looks, *sql.bound("overview/postponed", org="acme", rows_max=1000), "jobs_postponed", n
+            looks, *sql.bound("overview/postponed", org="acme", rows_max=1000), "postponed_pkey", n
         ),
         "all postponed": Statement(
-            looks, *sql.bound("overview/postponed_of_all", rows_max=1000), "jobs_due", n
+            looks, *sql.bound("overview/postponed_of_all", rows_max=1000), "postponed_due", n
         ),
         "workers": Statement(
             looks, *sql.bound("workers/list", rows_max=100), "jobs_pkey", n, "claims_held"
@@ -179,9 +179,9 @@ async def statements(
             work, *sql.bound("workers/heartbeat", boot=worker.boot), "jobs_pkey", n, "claims_held"
         ),
         "stage": Statement(
-            upkeep, *sql.bound("maintenance/queue_due", rows_max=500), "jobs_due", n
+            upkeep, *sql.bound("maintenance/queue_due", rows_max=500), "postponed_due", n
         ),
-        "next due": Statement(upkeep, sql("maintenance/next_due"), [], "jobs_due", 1),
+        "next due": Statement(upkeep, sql("maintenance/next_due"), [], "postponed_due", 1),
         "rescue": Statement(
             upkeep,
             *sql.bound(
@@ -257,7 +257,7 @@ async def test_a_million_finished_jobs_make_no_hot_statement_read_more(
         after, 0
     )
     for name, statement in statements.items():
-        assert statement.index in after[name].indexes("jobs", "queue"), name
+        assert statement.index in after[name].indexes("jobs", "queue", "postponed"), name
         assert statement.claims in {"", *after[name].indexes("claims")}, name
         assert after[name].sequential_scans("claims") == 0, name
     # It finds a row, and finds it again to change it; the claim also asks who has work.
@@ -303,7 +303,7 @@ async def test_a_statement_goes_by_its_index_before_anything_is_known_of_the_tab
     assert await connection.fetchval(known) == 0
     for name, statement in statements.items():
         plan = await statement.plan()
-        assert statement.index in plan.indexes("jobs", "queue"), name
+        assert statement.index in plan.indexes("jobs", "queue", "postponed"), name
         assert plan.sequential_scans("jobs") == 0, name
         assert plan.rows_read("jobs") <= 2 * statement.finds + 2 * ORGS, name
         assert name != "prune" or finds_expiries_by_index(plan)

@@ -100,8 +100,42 @@ async def test_a_job_that_no_row_of_the_queue_names_is_refused_at_the_commit(
     connection: AsyncpgConnection,
 ) -> None:
     waiting = await put_job(connection, State.RETRYING)
+    due = """
+        WITH due AS (DELETE FROM postponed WHERE id = $1)
+        UPDATE jobs SET state = 'queued' WHERE id = $1
+    """
     with pytest.raises(asyncpg.RaiseError, match="no row of the queue names it"):
-        await connection.execute("UPDATE jobs SET state = 'queued' WHERE id = $1", waiting.uuid)
+        await connection.execute(due, waiting.uuid)
     async with connection.transaction():
-        await connection.execute("UPDATE jobs SET state = 'queued' WHERE id = $1", waiting.uuid)
+        await connection.execute(due, waiting.uuid)
         await connection.execute("DELETE FROM jobs WHERE id = $1", waiting.uuid)
+
+
+async def test_a_job_that_waits_for_a_time_without_its_row_is_refused_at_the_commit(
+    connection: AsyncpgConnection,
+) -> None:
+    await put_job(connection, State.RETRYING)
+    for statement in (
+        "UPDATE jobs SET run_at = now() + interval '1 hour' WHERE state = 'retrying'",
+        "UPDATE jobs SET error_code = 'x' WHERE state = 'retrying'",
+        "UPDATE postponed SET run_at = now() + interval '1 hour'",
+        "DELETE FROM postponed",
+        "INSERT INTO postponed SELECT 'other', id, run_at, state, lane, NULL, NULL, endpoint, NULL"
+        " FROM postponed",
+    ):
+        with pytest.raises(asyncpg.RaiseError, match="its row of postponed do not agree"):
+            await connection.execute(statement)
+
+
+async def test_a_job_that_waits_no_more_and_keeps_its_row_is_refused(
+    connection: AsyncpgConnection,
+) -> None:
+    job = await put_job(connection, State.STAGED)
+    for state in ("queued", "failed"):
+        with pytest.raises(asyncpg.RaiseError, match=f"is {state}, and keeps its row of postponed"):
+            await connection.execute(
+                "UPDATE jobs SET state = $2::text::job_state, payload = NULL,"
+                " finished_at = now(), expires_at = now() WHERE id = $1",
+                job.uuid,
+                state,
+            )

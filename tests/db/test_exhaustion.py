@@ -15,7 +15,7 @@ from coatcheck.processes import ProcessIdentity
 from tests.db.claimer import KEEP_FAILED_SECONDS, Claimer, claimer
 from tests.db.edge_guard import AsyncpgConnection
 from tests.db.events_on_a_database import ROWS_MAX, fall_silent
-from tests.db.rows import put_job, row_of
+from tests.db.rows import put_job, recorded, row_of
 
 SMALLINT_MAX = 32_767
 AT_ONCE = Backoff(base_seconds=0.0, cap_seconds=0.0, jitter=0.0)
@@ -93,7 +93,7 @@ async def test_what_falls_alone_after_it_fell_with_others_is_given_up_and_they_a
     await fall_silent(worker)
     assert {job.state for job in await rescue(worker)} == {State.RETRYING}
     await connection.execute(
-        "UPDATE jobs SET run_at = now() + interval '1 hour' WHERE id = $1", bystander.uuid
+        recorded("UPDATE jobs SET run_at = now() + interval '1 hour' WHERE id = $1"), bystander.uuid
     )
     await maintenance.queue_due(worker.line, ROWS_MAX)
     (claimed,) = await worker.claim(1)

@@ -14,7 +14,7 @@ from coatcheck.products.llm.queries import sql
 from tests.db.edge_guard import AsyncpgConnection, unguarded
 from tests.db.llm_claims import CHAT, GENERATE, LlmClaimer, llm_claimer, offer, put_chats
 from tests.db.plans import Plan, explain, explain_query
-from tests.db.rows import put_flows
+from tests.db.rows import put_flows, recorded
 
 FLOWS = 1_000
 JOBS_EACH = 100
@@ -115,13 +115,17 @@ async def test_jobs_that_wait_for_a_target_are_found_by_their_own_index(
     async with unguarded(connection):
         await put_chats(connection, 200, "a:1")
         await connection.execute(
-            "UPDATE jobs SET state = 'retrying', run_at = now() + interval '1 hour',"
-            " error_code = CASE WHEN flow = 'a:1' AND id::text < '0190ffff' THEN"
-            " 'target_unreachable' END WHERE state = 'queued'"
+            recorded(
+                "UPDATE jobs SET state = 'retrying', run_at = now() + interval '1 hour',"
+                " error_code = CASE WHEN flow = 'a:1' AND id::text < '0190ffff' THEN"
+                " 'target_unreachable' END WHERE state = 'queued'"
+            )
         )
     plan = await claims.worker.line.run(
         lambda it: explain_query(it, sql, "retry_now", endpoints=[CHAT, GENERATE], rows_max=10)
     )
-    assert "jobs_unreachable" in plan.indexes("jobs")
-    assert plan.sequential_scans("jobs") == 0
+    assert "postponed_unreachable" in plan.indexes("postponed")
+    assert plan.indexes("jobs") == {"jobs_pkey"}
+    assert plan.sequential_scans("jobs") == plan.sequential_scans("postponed") == 0
+    assert plan.rows_read("postponed") <= 2 * 10
     assert plan.rows_read("jobs") <= 2 * 10

@@ -20,7 +20,7 @@ from coatcheck.products.speech.model import SPEECH_TYPES, SpeechReader
 from coatcheck.products.speech.repository import SpeechRepository, sql
 from tests.databases import Databases, run
 from tests.db.plans import explain_query
-from tests.db.rows import connected
+from tests.db.rows import connected, recorded
 
 OTHERS = 5_000
 MINE = 300
@@ -89,16 +89,20 @@ async def test_a_users_page_reads_that_page_and_a_task_one_row(
     ids = [UUID(bytes=each) for each in new_ids(OTHERS + MINE)]
     users = ["ann" if number % (OTHERS // MINE + 1) == 0 else "bob" for number in range(len(ids))]
     await connection.execute(
+        recorded("""
+        INSERT INTO jobs (org_id, id, lane, endpoint, flow, failures_max, payload, owner, state)
+        SELECT 'acme', id, 'standard', 'speech.post__generate', name, 3, '{}', 'user:' || name,
+               'staged'
+        FROM unnest($1::uuid[], $2::text[]) AS made (id, name)
+        """),
+        ids,
+        users,
+    )
+    await connection.execute(
         """
-        WITH made AS (SELECT * FROM unnest($1::uuid[], $2::text[]) AS made (id, name)),
-        kept AS (
-            INSERT INTO jobs (org_id, id, lane, endpoint, flow, failures_max, payload, owner, state)
-            SELECT 'acme', id, 'standard', 'speech.post__generate', name, 3, '{}', 'user:' || name,
-                   'staged'
-            FROM made
-        )
         INSERT INTO generations (org_id, id, user_id, job_id, voice_id, language, text)
-        SELECT 'acme', id, name, id, id, 'en', 'Hello' FROM made
+        SELECT 'acme', id, name, id, id, 'en', 'Hello'
+        FROM unnest($1::uuid[], $2::text[]) AS made (id, name)
         """,
         ids,
         users,

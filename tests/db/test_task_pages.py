@@ -273,7 +273,7 @@ async def test_a_page_reads_what_it_shows_wherever_it_begins(
     asked: dict[str, tuple[str, dict[str, Any]]] = {
         "ended": ("jobs_run_ended", {"state": "failed", "after": middle}),
         "queued": ("jobs_pkey", place),
-        "scheduled": ("jobs_run_postponed", {"after": middle}),
+        "scheduled": ("jobs_pkey", {"after": middle}),
         "running": ("jobs_pkey", {"after": -1}),
     }
     for name, (index, arguments) in asked.items():
@@ -283,6 +283,10 @@ async def test_a_page_reads_what_it_shows_wherever_it_begins(
         )
         _check_page(plan, index, name)
         assert plan.indexes("queue") == ({"queue_order"} if name == "queued" else set()), name
+        assert plan.indexes("postponed") == (
+            {"postponed_of_run"} if name == "scheduled" else set()
+        ), name
+        assert plan.rows_read("postponed") <= LIMIT, name
     by_ids = await line.run(
         lambda it: explain_query(it, sql, "tasks/by_ids", **common, runs=[long_run.run], ids=ids)
     )

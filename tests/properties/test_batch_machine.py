@@ -66,6 +66,7 @@ EXAMPLES: Final = 30
 TABLES: Final = (
     "jobs",
     "queue",
+    "postponed",
     "job_expiries",
     "claims",
     "workers",

@@ -43,6 +43,7 @@ EXAMPLES: Final = 50
 TABLES: Final = (
     "jobs",
     "queue",
+    "postponed",
     "job_expiries",
     "claims",
     "workers",

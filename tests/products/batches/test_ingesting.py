@@ -17,6 +17,7 @@ from coatcheck.domain.limits import BAD_LINES_KEPT_MAX
 from coatcheck.products.batches import ingest, ingest_repository
 from coatcheck.products.batches.model import BatchState, task_id
 from tests.db.edge_guard import unguarded
+from tests.db.rows import recorded
 from tests.products.batches.ingest_deployment import (
     ENDPOINT,
     ORG,
@@ -393,8 +394,10 @@ async def test_the_list_that_comes_next_is_called_and_need_not_ask_often(
     jobs = [(await deployment.part_row(other))["ingest_job"] for other in others]
     async with unguarded(deployment.sql):
         await deployment.sql.execute(
-            "UPDATE jobs SET state = 'retrying', run_at = now() + interval '1 hour' "
-            "WHERE id = ANY ($1)",
+            recorded(
+                "UPDATE jobs SET state = 'retrying', run_at = now() + interval '1 hour' "
+                "WHERE id = ANY ($1)"
+            ),
             jobs,
         )
         await deployment.sql.execute("DELETE FROM queue WHERE id = ANY ($1)", jobs)

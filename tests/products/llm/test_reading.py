@@ -11,6 +11,7 @@ from coatcheck.db.connection import RawConnection
 from coatcheck.domain.ids import from_text
 from coatcheck.domain.tenants import USER_SCOPES, Scope
 from coatcheck.products.llm import repository
+from tests.db.rows import recorded
 from tests.deployment import Deployment, bearer
 from tests.waiting import eventually_async
 
@@ -91,7 +92,7 @@ async def test_a_job_whose_target_was_away_does_not_say_so_of_all_of_them(
                 "error_code = 'target_unreachable', error_message = 'It did not answer.'",
             ):
                 await connection.execute(
-                    f"UPDATE jobs SET {change} WHERE id = $1", from_text(job_id)
+                    recorded(f"UPDATE jobs SET {change} WHERE id = $1"), from_text(job_id)
                 )
 
     await waiting.context.tenants.run(attempt)

@@ -849,7 +849,8 @@ changed AS (
               next.error_code AS attempt_code, next.error_message AS attempt_message, j.dispatched_at,
               coalesce(old.started_at, now() - next.ran_seconds * interval '1 second') AS began_at,
               CASE j.state WHEN 'retrying' THEN j.run_at END AS next_run_at,
-              j.failures + j.crashes + j.interruptions + j.unreachables AS efforts, j.lane, j.run_at
+              j.failures + j.crashes + j.interruptions + j.unreachables AS efforts, j.lane, j.run_at,
+              j.task_index
 ),
 moved AS (
     SELECT c.* FROM changed AS c
@@ -858,6 +859,7 @@ attempts AS (
     SELECT c.* FROM changed AS c
 ),
 /* include queue/add_moved */,
+/* include postponed/add_moved */,
 /* include jobs/ended */
 SELECT c.org_id, c.id, c.state::text AS state, c.error_code FROM changed AS c
 

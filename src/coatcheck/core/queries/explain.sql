@@ -317,9 +317,10 @@ FROM (
     UNION ALL
     (
         SELECT 2, j.id
-        FROM jobs AS j
-        WHERE j.org_id = :org AND j.run_id = :run AND j.state IN ('staged', 'retrying')
-        ORDER BY j.task_index
+        FROM postponed AS p
+        JOIN jobs AS j ON j.org_id = p.org_id AND j.id = p.id AND j.state IN ('staged', 'retrying')
+        WHERE p.org_id = :org AND p.run_id = :run
+        ORDER BY p.task_index
         LIMIT 1
     )
     UNION ALL

@@ -9,7 +9,7 @@ WITH /* include jobs/created */
 SELECT c.id, c.is_staged AS staged FROM created AS c
 
 -- name: created
--- Create jobs and queue them: common table expressions that give `created`. Included by the statements
+-- Create jobs, and queue or postpone them: common table expressions that give `created`. Included by the statements
 -- that submit jobs.
 created AS (
     /* include jobs/insert */
@@ -21,6 +21,15 @@ queued AS (
 ),
 added AS (
     /* include queue/add */
+),
+put_off AS (
+    SELECT c.org_id, c.id, c.run_at, 'staged'::job_state AS state, c.lane, NULL::integer AS task_index,
+           NULL::uuid AS run_id, c.endpoint, NULL AS error_code
+    FROM created AS c
+    WHERE c.is_staged
+),
+put_off_now AS (
+    /* include postponed/add */
 )
 
 -- name: insert
@@ -237,6 +246,7 @@ attempts AS (
     /* include jobs/no_attempts */
 ),
 /* include queue/leave */,
+/* include postponed/leave */,
 /* include jobs/ended */
 SELECT b.state::text AS before, coalesce(c.state, a.state, b.state)::text AS after, b.lease >> 40 AS boot
 FROM before AS b
@@ -276,13 +286,13 @@ FROM (
 
 -- name: depth
 -- How many jobs are queued, postponed and held, by lane and state, and how long the oldest has been due.
--- Reads the queue and the partial indexes of live states, never the history.
+-- Reads the rows of these jobs, never the history.
 SELECT lane::text AS lane, state::text AS state, sum(jobs)::bigint AS jobs,
        extract(epoch FROM clock_timestamp() - min(run_at))::double precision AS oldest_seconds
 FROM (
     SELECT lane, 'queued'::job_state AS state, run_at, cardinality(ids) AS jobs FROM queue
     UNION ALL
-    SELECT lane, state, run_at, 1 FROM jobs WHERE state IN ('staged', 'retrying')
+    SELECT lane, state, run_at, 1 FROM postponed
     UNION ALL
     SELECT lane, state, run_at, 1 FROM held_jobs WHERE boot >= 0
 ) AS live

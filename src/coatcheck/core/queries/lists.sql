@@ -130,8 +130,9 @@ candidates AS (
       AND /* include lists/page_filter */
     UNION ALL
     SELECT j.id
-    FROM jobs AS j
-    WHERE j.state IN ('staged', 'retrying') AND j.org_id = :org
+    FROM postponed AS p
+    JOIN jobs AS j ON j.org_id = p.org_id AND j.id = p.id AND j.state IN ('staged', 'retrying')
+    WHERE p.org_id = :org
       AND /* include lists/in_states */ AND /* include lists/page_filter */
     UNION ALL
     SELECT j.id

@@ -30,6 +30,7 @@ attempts AS (
     /* include jobs/no_attempts */
 ),
 /* include queue/leave */,
+/* include postponed/leave */,
 /* include jobs/ended */
 SELECT c.id, c.endpoint, c.state::text AS state, c.org_id, c.lane::text AS lane, c.error_code,
        c.request_id, c.attempts
@@ -109,7 +110,8 @@ changed AS (
               'ran long past its deadline' AS attempt_message, j.dispatched_at,
               old.started_at AS began_at,
               CASE j.state WHEN 'retrying' THEN j.run_at END AS next_run_at,
-              j.failures + j.crashes + j.interruptions + j.unreachables AS efforts
+              j.failures + j.crashes + j.interruptions + j.unreachables AS efforts, j.run_at,
+              j.task_index
 ),
 moved AS (
     SELECT c.* FROM changed AS c
@@ -117,6 +119,7 @@ moved AS (
 attempts AS (
     SELECT c.* FROM changed AS c
 ),
+/* include postponed/add_moved */,
 /* include jobs/ended */
 SELECT c.id, c.endpoint, c.state::text AS state, c.org_id, c.lane::text AS lane, c.error_code,
        c.request_id, c.attempts
@@ -124,9 +127,9 @@ FROM changed AS c
 
 -- name: next_due
 -- Seconds until the next job is due, or NULL.
-SELECT extract(epoch FROM min(j.run_at) - clock_timestamp())::double precision
-FROM jobs AS j
-WHERE j.state IN ('staged', 'retrying') AND j.run_at < 'infinity'
+SELECT extract(epoch FROM min(p.run_at) - clock_timestamp())::double precision
+FROM postponed AS p
+WHERE p.run_at < 'infinity'
 
 -- name: prune
 -- Delete jobs whose retention has ended, a small chunk at a time, with all their rows, and open the
@@ -225,21 +228,47 @@ WHERE w.last_seen_at < now() - greatest(
 
 -- name: queue_due
 -- Queue jobs that are due: staged, retrying -> queued.
+--
+-- The job decides, as it is once it is locked. Its row is deleted unless it waits for a later time: also
+-- one that was left behind, and one whose job has been deleted since.
 WITH due AS MATERIALIZED (
-    SELECT j.org_id, j.id
-    FROM jobs AS j
-    WHERE j.state IN ('staged', 'retrying') AND j.run_at <= now()
-    ORDER BY j.run_at
-    LIMIT :rows_max
-    FOR UPDATE SKIP LOCKED
+    SELECT j.org_id, j.id, j.state, j.run_at
+    FROM postponed AS p
+    JOIN jobs AS j ON j.org_id = p.org_id AND j.id = p.id
+    WHERE p.run_at <= now()
+    ORDER BY p.run_at
+    LIMIT :rows_max::integer
+    FOR UPDATE OF j SKIP LOCKED
 ),
 moved AS (
     UPDATE jobs AS j
     SET state = 'queued', updated_at = now()
     FROM due AS d
-    WHERE j.org_id = d.org_id AND j.id = d.id
+    WHERE j.org_id = d.org_id AND j.id = d.id AND d.state IN ('staged', 'retrying')
+      AND d.run_at <= now()
     RETURNING j.org_id, j.id, j.state, j.endpoint, j.flow, j.failures + j.crashes AS attempts,
               j.run_id, j.webhook, NULL AS error_code, old.state AS previous, j.lane, j.run_at
+),
+over AS (
+    DELETE FROM postponed AS p USING (
+        SELECT d.org_id, d.id
+        FROM due AS d
+        WHERE d.state NOT IN ('staged', 'retrying') OR d.run_at <= now()
+        UNION ALL
+        SELECT o.org_id, o.id
+        FROM (
+            SELECT p.org_id, p.id
+            FROM postponed AS p
+            WHERE p.run_at <= now()
+            ORDER BY p.run_at
+            LIMIT :rows_max::integer
+        ) AS o
+        WHERE (o.org_id, o.id) NOT IN (SELECT d.org_id, d.id FROM due AS d)
+          AND NOT EXISTS (
+              SELECT FROM jobs AS j WHERE j.org_id = o.org_id AND j.id = o.id OFFSET 0
+          )
+    ) AS over
+    WHERE p.org_id = over.org_id AND p.id = over.id
 ),
 /* include queue/add_moved */,
 notified AS (
@@ -345,7 +374,8 @@ changed AS (
               'crashed' AS outcome, 'worker_lost' AS attempt_code,
               next.reason AS attempt_message, j.dispatched_at, old.started_at AS began_at,
               CASE j.state WHEN 'retrying' THEN j.run_at END AS next_run_at,
-              j.failures + j.crashes + j.interruptions + j.unreachables AS efforts, j.run_at
+              j.failures + j.crashes + j.interruptions + j.unreachables AS efforts, j.run_at,
+              j.task_index
 ),
 moved AS (
     SELECT c.* FROM changed AS c
@@ -354,6 +384,7 @@ attempts AS (
     SELECT c.* FROM changed AS c
 ),
 /* include queue/add_moved */,
+/* include postponed/add_moved */,
 /* include jobs/ended */
 SELECT c.id, c.endpoint, c.state::text AS state, c.org_id, c.lane::text AS lane, c.error_code,
        c.request_id, c.attempts

@@ -226,7 +226,7 @@ WITH walked AS MATERIALIZED (
 /* include org_jobs/page */
 
 -- name: walk_live
--- As walk, for jobs that have not ended: by the indexes of live states, so that the history is not
+-- As walk, for jobs that have not ended: by the tables that name them, so that the history is not
 -- walked. Looks at all of the organisation's live jobs, a bounded number of each kind; if there are
 -- more, `walked_rows` is above :rows_max, and the caller walks in order instead.
 --
@@ -243,9 +243,9 @@ WITH live AS MATERIALIZED (
     )
     UNION ALL
     (
-        SELECT j.id, j.run_id
-        FROM jobs AS j
-        WHERE j.state IN ('staged', 'retrying') AND j.org_id = :org
+        SELECT p.id, p.run_id
+        FROM postponed AS p
+        WHERE p.org_id = :org
         LIMIT :rows_max + 1
     )
     UNION ALL

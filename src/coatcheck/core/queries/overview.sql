@@ -100,9 +100,9 @@ GROUP BY h.org_id, h.flow, h.endpoint, h.lane
 -- How many jobs are staged or wait for a retry, by lane and state, up to a bound: of one organisation.
 SELECT p.lane::text AS lane, p.state::text AS state, count(*) AS jobs
 FROM (
-    SELECT j.lane, j.state
-    FROM jobs AS j
-    WHERE j.org_id = :org AND j.state IN ('staged', 'retrying')
+    SELECT p.lane, p.state
+    FROM postponed AS p
+    WHERE p.org_id = :org
     LIMIT :rows_max::integer
 ) AS p
 GROUP BY p.lane, p.state
@@ -111,10 +111,9 @@ GROUP BY p.lane, p.state
 -- How many jobs are staged or wait for a retry, by lane and state, up to a bound: of all organisations.
 SELECT p.lane::text AS lane, p.state::text AS state, count(*) AS jobs
 FROM (
-    SELECT j.lane, j.state
-    FROM jobs AS j
-    WHERE j.state IN ('staged', 'retrying')
-    ORDER BY j.run_at
+    SELECT p.lane, p.state
+    FROM postponed AS p
+    ORDER BY p.run_at
     LIMIT :rows_max::integer
 ) AS p
 GROUP BY p.lane, p.state

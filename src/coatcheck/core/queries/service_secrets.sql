@@ -23,7 +23,7 @@ JOIN service_secrets AS s ON s.org_id = wanted.org_id AND s.id = wanted.id
 -- Reads a page of retired rows, by the index service_secrets_retired, so that an organisation that
 -- retires many costs the others nothing; the next page begins after the last row of this one. Jobs of
 -- one endpoint are found by their flow. Waiting jobs are read once for each endpoint and organisation
--- of the page, in queue_order and jobs_postponed, and not for each of its rows: an organisation may have
+-- of the page, in queue_order and postponed, and not for each of its rows: an organisation may have
 -- many of both. Held jobs are read once, through claims. OFFSET 0 makes runs be looked up row by row, by
 -- index: as a join it would read those of all organisations. Tasks have flows of their own, and their
 -- run names its secrets.
@@ -67,8 +67,8 @@ waiting AS MATERIALIZED (
     LEFT JOIN (
         SELECT o.org_id, j.flow, min(j.created_at) AS oldest
         FROM (SELECT DISTINCT p.org_id FROM page AS p) AS o
-        JOIN jobs AS j ON j.state IN ('staged', 'retrying') AND j.org_id = o.org_id
-            AND j.endpoint = :endpoint::text
+        JOIN postponed AS p ON p.org_id = o.org_id AND p.endpoint = :endpoint::text
+        JOIN jobs AS j ON j.org_id = p.org_id AND j.id = p.id AND j.state IN ('staged', 'retrying')
         GROUP BY o.org_id, j.flow
     ) AS s ON s.org_id = f.org_id AND s.flow = f.endpoint_id
 ),

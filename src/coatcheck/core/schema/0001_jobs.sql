@@ -154,9 +154,40 @@ CREATE TABLE queue (
 -- comes before `org_id` because a worker asks only for the endpoints it serves.
 CREATE INDEX queue_order ON queue (lane, endpoint, org_id, flow, run_at, id);
 
+-- The jobs that wait for a time: those that are staged or retrying. Few jobs pass through these states,
+-- so each has a row of its own, with what readers would otherwise look up.
+--
+-- `jobs` decides. Every staged or retrying job has its row, with the job's run_at: whoever makes it one,
+-- or gives it another time, writes the row in the same statement (postponed/add). So does who takes it
+-- out of these states delete it (postponed/leave). The lock of the job is taken first, and nobody locks
+-- a row without it. A statement that waited for that lock may not see a row that was written meanwhile,
+-- and leaves it behind: it is deleted once it is due, and readers that show jobs compare their states.
+CREATE TABLE postponed (
+    org_id     text COLLATE "C" NOT NULL,
+    id         uuid NOT NULL,
+    run_at     timestamptz NOT NULL,
+    state      job_state NOT NULL,
+    lane       job_lane NOT NULL,
+    task_index integer,
+    run_id     uuid,
+    endpoint   text COLLATE "C" NOT NULL,
+    error_code text,
+
+    PRIMARY KEY (org_id, id)
+) WITH (
+    -- Rows live until their job is due, and the loop that queues jobs begins where the dead ones are.
+    autovacuum_vacuum_scale_factor = 0.02,
+    autovacuum_vacuum_threshold = 1000,
+    autovacuum_analyze_scale_factor = 0.05,
+    autovacuum_analyze_threshold = 5000,
+    autovacuum_vacuum_cost_delay = 1
+);
+
 -- The loop that queues due jobs walks it.
-CREATE INDEX jobs_due ON jobs (run_at)
-    WHERE state IN ('staged', 'retrying');
+CREATE INDEX postponed_due ON postponed (run_at);
+
+-- A run's tasks that wait for a retry, in order.
+CREATE INDEX postponed_of_run ON postponed (org_id, run_id, task_index) WHERE run_id IS NOT NULL;
 
 -- The loop that fails jobs past their start deadline walks it.
 CREATE INDEX jobs_start_deadline ON jobs (start_deadline)
@@ -184,20 +215,12 @@ CREATE INDEX jobs_ended ON jobs (
 CREATE INDEX jobs_unsuccessful ON jobs (org_id, id)
     WHERE state IN ('failed', 'cancelled') AND run_id IS NULL;
 
--- The staged and retrying jobs of one organisation: few jobs pass through these states.
-CREATE INDEX jobs_postponed ON jobs (org_id, endpoint, id)
-    WHERE state IN ('staged', 'retrying');
-
 -- The retries of a job.
 CREATE INDEX jobs_retries ON jobs (org_id, retry_of) WHERE retry_of IS NOT NULL;
 
 -- A run's ended tasks by state, in order.
 CREATE INDEX jobs_run_ended ON jobs (org_id, run_id, state, task_index)
     WHERE run_id IS NOT NULL AND state IN ('completed', 'failed', 'cancelled');
-
--- A run's tasks that wait for a retry.
-CREATE INDEX jobs_run_postponed ON jobs (org_id, run_id, task_index)
-    WHERE run_id IS NOT NULL AND state IN ('staged', 'retrying');
 
 -- Ended jobs by the time when they expire: what retention walks. The statement that ends jobs writes a
 -- row for each organisation and time (jobs/record_expiries), and not an index entry for each job. Tasks, which

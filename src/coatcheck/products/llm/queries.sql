@@ -157,17 +157,24 @@ DELETE FROM llm_assignments AS a USING old AS o WHERE a.org_id = o.org_id AND a.
 -- maintenance/jobs.py queues them. All such jobs, because a job has no target until it is claimed.
 WITH waiting AS MATERIALIZED (
     SELECT j.org_id, j.id
-    FROM jobs AS j
-    WHERE j.state = 'retrying' AND j.error_code = 'target_unreachable'
-      AND j.endpoint = ANY (:endpoints::text[]) AND j.run_at > now()
+    FROM postponed AS p
+    JOIN jobs AS j ON j.org_id = p.org_id AND j.id = p.id
+    WHERE p.error_code = 'target_unreachable' AND p.endpoint = ANY (:endpoints::text[])
+      AND p.run_at > now()
+      AND j.state = 'retrying' AND j.error_code = 'target_unreachable' AND j.run_at > now()
     LIMIT :rows_max::integer
-    FOR UPDATE SKIP LOCKED
-)
-UPDATE jobs AS j
-SET run_at = now(), updated_at = now()
-FROM waiting AS w
-WHERE j.org_id = w.org_id AND j.id = w.id
-RETURNING j.id
+    FOR UPDATE OF j SKIP LOCKED
+),
+moved AS (
+    UPDATE jobs AS j
+    SET run_at = now(), updated_at = now()
+    FROM waiting AS w
+    WHERE j.org_id = w.org_id AND j.id = w.id
+    RETURNING j.org_id, j.id, j.run_at, j.state, j.lane, j.task_index, j.run_id, j.endpoint,
+              j.error_code
+),
+/* include coatcheck.core:postponed/add_moved */
+SELECT m.id FROM moved AS m
 
 -- name: target_loads
 -- The targets of a claim: their turns, whether they can be reached, and the models whose jobs they

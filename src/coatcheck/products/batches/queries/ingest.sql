@@ -191,7 +191,7 @@ LIMIT :parts_max::integer
 -- retrying -> queued, for the job of the run's next part. It found other parts before it, and waits
 -- with growing delays: so any number of waiting parts costs few attempts. No webhook is written: it is
 -- an internal job.
-WITH queued AS (
+WITH changed AS (
     UPDATE jobs AS j
     SET state = 'queued', run_at = now(), updated_at = now()
     FROM (
@@ -202,12 +202,16 @@ WITH queued AS (
         LIMIT 1
     ) AS following
     WHERE j.org_id = following.org_id AND j.id = following.ingest_job AND j.state = 'retrying'
-    RETURNING j.org_id, j.id, j.lane, j.endpoint, j.flow, j.run_at
+    RETURNING j.org_id, j.id, j.lane, j.endpoint, j.flow, j.run_at, old.state AS previous
+),
+queued AS (
+    SELECT c.org_id, c.id, c.lane, c.endpoint, c.flow, c.run_at FROM changed AS c
 ),
 added AS (
     /* include coatcheck.core:queue/add */
-)
-SELECT q.id FROM queued AS q
+),
+/* include coatcheck.core:postponed/leave */
+SELECT c.id FROM changed AS c
 
 -- name: redrive
 -- failed -> pending, for a part that another job now ingests from where it stopped. Its error stays

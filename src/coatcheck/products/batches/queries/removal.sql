@@ -27,18 +27,19 @@ WITH queued AS MATERIALIZED (
     ) AS j
     LIMIT :rows_max::integer
 ),
-postponed AS MATERIALIZED (
+later AS MATERIALIZED (
     SELECT j.org_id, j.id, octet_length(j.payload) AS payload_bytes
-    FROM jobs AS j
-    WHERE j.org_id = :org AND j.run_id = :run AND j.state IN ('staged', 'retrying')
-    ORDER BY j.task_index
+    FROM postponed AS p
+    JOIN jobs AS j ON j.org_id = p.org_id AND j.id = p.id
+    WHERE p.org_id = :org AND p.run_id = :run AND j.state IN ('staged', 'retrying')
+    ORDER BY p.task_index
     LIMIT :rows_max::integer
     FOR UPDATE OF j SKIP LOCKED
 ),
 waiting AS (
     SELECT q.org_id, q.id, q.payload_bytes FROM queued AS q
     UNION ALL
-    SELECT p.org_id, p.id, p.payload_bytes FROM postponed AS p
+    SELECT l.org_id, l.id, l.payload_bytes FROM later AS l
 ),
 changed AS (
     UPDATE jobs AS j
@@ -59,6 +60,7 @@ attempts AS (
     /* include coatcheck.core:jobs/no_attempts */
 ),
 /* include coatcheck.core:queue/leave */,
+/* include coatcheck.core:postponed/leave */,
 /* include coatcheck.core:jobs/ended */
 SELECT count(*) AS tasks, min(c.lane)::text AS lane FROM changed AS c
 
@@ -325,8 +327,11 @@ SELECT r.id, r.tasks,
            SELECT FROM held_jobs AS h WHERE h.org_id = r.org_id AND h.run_id = r.id
        )
        AND NOT EXISTS (
-           SELECT FROM jobs AS j
-           WHERE j.org_id = r.org_id AND j.run_id = r.id AND j.state IN ('staged', 'retrying')
+           SELECT
+           FROM postponed AS p
+           JOIN jobs AS j ON j.org_id = p.org_id AND j.id = p.id AND j.state IN ('staged', 'retrying')
+           WHERE p.org_id = r.org_id AND p.run_id = r.id
+           OFFSET 0
        )
        AND NOT EXISTS (
            SELECT

@@ -172,12 +172,12 @@ LIMIT :limit
 
 -- name: scheduled
 -- A run's tasks that wait for a time to start or to be retried, in order: one range of
--- jobs_run_postponed.
+-- postponed_of_run.
 SELECT /* include tasks/view_columns */
-FROM jobs AS j
-WHERE j.org_id = :org AND j.run_id = :run AND j.state IN ('staged', 'retrying')
-  AND j.task_index > :after::integer
-ORDER BY j.task_index
+FROM postponed AS p
+JOIN jobs AS j ON j.org_id = p.org_id AND j.id = p.id AND j.state IN ('staged', 'retrying')
+WHERE p.org_id = :org AND p.run_id = :run AND p.task_index > :after::integer
+ORDER BY p.task_index
 LIMIT :limit
 
 -- name: view_columns

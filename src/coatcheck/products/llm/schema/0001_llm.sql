@@ -51,8 +51,8 @@ CREATE TABLE llm_targets (
 ) WITH (fillfactor = 50);
 
 -- The jobs that wait until a target can be reached.
-CREATE INDEX jobs_unreachable ON jobs (endpoint, run_at)
-    WHERE state = 'retrying' AND error_code = 'target_unreachable';
+CREATE INDEX postponed_unreachable ON postponed (endpoint, run_at)
+    WHERE error_code = 'target_unreachable';
 
 -- Chats whose synchronous caller left before the answer. A retry by that caller's client may join them
 -- (products/llm/caller_retries.py). A row is written when the connection ends, marked by the one retry
