@@ -8,13 +8,14 @@ import asyncpg
 
 from bench.dashboard.amounts import Amounts
 from bench.queueing import queueing
+from coatcheck.core.queries import sql
 from coatcheck.domain.limits import ROLL_UPS_KEPT_SECONDS
 
 ORG = "default"
 _STEP = 250_000
 
 # Ids begin with the time they were made, in milliseconds, as the engine's do.
-_ENDED = """
+_ENDED_JOBS = """
 INSERT INTO jobs (org_id, id, lane, state, failures_max, failures, endpoint, flow, owner, result,
                   error_code, error_message, request_id, created_at, run_at, updated_at,
                   dispatched_at, started_at, finished_at, expires_at)
@@ -38,6 +39,12 @@ CROSS JOIN LATERAL (
                AS state
 ) AS s
 """
+
+ENDED = f"""
+WITH changed AS ({_ENDED_JOBS} RETURNING org_id, id, state, run_id, endpoint, flow, owner)
+{sql("jobs/record_unsuccessful")}
+"""
+"""With the rows by which lists find those that were unsuccessful."""
 
 _WAITING = """
 INSERT INTO jobs (org_id, id, lane, state, failures_max, endpoint, flow, owner, payload)
@@ -79,7 +86,7 @@ async def write_history(address: str, jobs: int, amounts: Amounts) -> None:
         ended = jobs - amounts.waiting
         for first in range(1, ended + 1, _STEP):
             last = min(first + _STEP - 1, ended)
-            await connection.execute(_ENDED, ORG, first, last, float(ended))
+            await connection.execute(ENDED, ORG, first, last, float(ended))
         await connection.execute(queueing(_WAITING), ORG, amounts.waiting)
         seconds = list(ROLL_UPS_KEPT_SECONDS)
         steps = [kept // step for step, kept in ROLL_UPS_KEPT_SECONDS.items()]

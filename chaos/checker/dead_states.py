@@ -41,6 +41,13 @@ SELECT j.id, j.state::text AS state, j.endpoint,
        END AS why
 FROM jobs AS j
 WHERE j.state NOT IN ('completed', 'failed', 'cancelled')
+UNION ALL
+SELECT j.id, j.state::text, j.endpoint, 'has ended, and lists of such jobs lack it'
+FROM jobs AS j
+WHERE j.state IN ('failed', 'cancelled') AND j.run_id IS NULL AND NOT EXISTS (
+    SELECT FROM unsuccessful_jobs AS u
+    WHERE u.org_id = j.org_id AND u.id = j.id AND u.state = j.state
+)
 """
 
 _INTAKES = """

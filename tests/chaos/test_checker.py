@@ -234,6 +234,14 @@ async def test_a_job_that_waits_for_a_time_and_that_nobody_will_queue_is_dead(
     assert "no row of postponed has it" in found
 
 
+async def test_an_unsuccessful_job_that_lists_lack_is_found(scene: Scene) -> None:
+    await scene.sql.execute("DELETE FROM unsuccessful_jobs")
+
+    (found,) = await scene.findings(no_dead_state)
+    assert spelt(scene.failed) in found
+    assert "lists of such jobs lack it" in found
+
+
 async def test_a_list_that_nobody_takes_in_is_found(scene: Scene) -> None:
     await scene.sql.execute(
         """

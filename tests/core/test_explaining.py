@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from coatcheck.core import Engine
+from coatcheck.core import Engine, explain
 from coatcheck.core.queries import leases, roll_ups
 from coatcheck.db.connection import Connection
 from coatcheck.domain.explanation import BlockerKind, Explanation
@@ -206,6 +206,25 @@ async def test_a_job_behind_others_says_its_place_and_when_it_may_start_and_end(
     assert told.eta.end_p50 - told.eta.start_p50 == pytest.approx(2.0)
     assert told.eta.end_p90 - told.eta.start_p90 == pytest.approx(4.0)
     assert told.retry_after >= 1
+
+
+async def test_how_long_jobs_ran_is_known_behind_a_queue_longer_than_what_is_looked_at(
+    engine: Engine,
+    connection: AsyncpgConnection,
+    worker: Claimer,
+    dsn: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(explain, "_JOBS_WALKED", 5)
+    await happened(dsn, started=120, waited=1.0)
+    for _ in range(5):
+        await put_ended(connection, 2.0)
+    for _ in range(19):
+        await put_job(connection)
+    told = await explained(engine, await put_job(connection))
+    assert told.position == 20
+    assert told.eta is not None
+    assert told.eta.end_p50 - told.eta.start_p50 == pytest.approx(2.0)
 
 
 async def test_a_running_job_says_for_how_long_and_what_is_left(

@@ -15,7 +15,16 @@ from coatcheck.domain.ids import new_id, to_text
 from coatcheck.domain.states import State, TransitionEvent
 from tests.db.claimer import KEEP_COMPLETED_SECONDS, Claimer, claimer
 from tests.db.edge_guard import AsyncpgConnection
-from tests.db.rows import ENDPOINT, ORG, connected, count_by_state, put_flows, put_job, row_of
+from tests.db.rows import (
+    ENDPOINT,
+    ORG,
+    connected,
+    count_by_state,
+    put_flows,
+    put_job,
+    recorded,
+    row_of,
+)
 
 ROW_JOBS_MAX = 64
 
@@ -108,8 +117,10 @@ async def test_a_locked_job_keeps_its_place_while_others_of_its_row_are_claimed(
     ids = await submit(engine, 4)
     for job in ids[:ended]:
         await connection.execute(
-            "UPDATE jobs SET state = 'cancelled', finished_at = now(), expires_at = now()"
-            " WHERE id = $1",
+            recorded(
+                "UPDATE jobs SET state = 'cancelled', finished_at = now(), expires_at = now()"
+                " WHERE id = $1"
+            ),
             job,
         )
     async with connected(dsn) as other, other.transaction():

@@ -1,6 +1,7 @@
 """Triggers, for tests only, that refuse every step the domain's table does not know, and a commit
-that leaves a queued job where no claim finds it, a lease that no row of ``claims`` leads to, or a
-staged or retrying job without its row of ``postponed``.
+that leaves a queued job where no claim finds it, a lease that no row of ``claims`` leads to, a
+staged or retrying job without its row of ``postponed``, or an unsuccessful job where no list finds
+it.
 
 They stand in the template database, so every test that uses the `dsn` fixture runs under it:
 whatever statement makes an illegal step, in whatever test, fails there and then.
@@ -8,7 +9,8 @@ whatever statement makes an illegal step, in whatever test, fails there and then
 A step is looked at once it is made. A trigger that looks before it would have PostgreSQL lock each
 row, and take its newest version, before the constraints of a row are checked: that is not so
 without it, and would hide what statements that meet do to each other. The queue and claims are
-looked at when a transaction commits: its statements may write them in any order.
+looked at when a transaction commits, as are the tables of ended jobs: its statements may write them
+in any order.
 """
 
 from __future__ import annotations
@@ -41,10 +43,11 @@ async def remove(connection: AsyncpgConnection) -> None:
     await connection.execute(
         "DROP TRIGGER only_legal_steps ON jobs; DROP TRIGGER only_legal_beginnings ON jobs;"
         "DROP TRIGGER queued_jobs_are_found ON jobs;"
+        "DROP TRIGGER unsuccessful_jobs_are_found ON jobs;"
         "DROP TRIGGER only_named_leases ON jobs; DROP TRIGGER only_rows_without_leases ON claims;"
         "DROP TRIGGER postponed_jobs_are_found ON jobs;"
         "DROP TRIGGER only_rows_of_postponed_jobs ON postponed;"
-        "DROP TRIGGER no_row_is_left ON jobs"
+        "DROP TRIGGER postponed_rows_go ON jobs"
     )
 
 
@@ -188,11 +191,35 @@ def _statements() -> str:
             RETURN NULL;
         END $$;
 
-        CREATE TRIGGER no_row_is_left AFTER UPDATE ON jobs FOR EACH ROW
+        CREATE TRIGGER postponed_rows_go AFTER UPDATE ON jobs FOR EACH ROW
         WHEN (
             OLD.state IN ('staged', 'retrying') AND NEW.state NOT IN ('staged', 'retrying')
         )
         EXECUTE FUNCTION refuse_left_row();
+
+        CREATE FUNCTION refuse_unlisted_job() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN
+            IF EXISTS (
+                SELECT FROM unsuccessful_jobs AS u
+                WHERE u.org_id = NEW.org_id AND u.id = NEW.id AND u.state = NEW.state
+                  AND u.service_hash = hashtextextended(
+                      job_service(NEW.endpoint, NEW.flow) || NEW.org_id, 0
+                  )
+                  AND u.owner_hash = hashtext(NEW.owner)
+            ) OR NOT EXISTS (
+                SELECT FROM jobs AS j
+                WHERE j.org_id = NEW.org_id AND j.id = NEW.id AND j.state = NEW.state
+            ) THEN
+                RETURN NULL;
+            END IF;
+            RAISE EXCEPTION 'the job % is %, and unsuccessful_jobs lacks it', NEW.id, NEW.state;
+        END $$;
+
+        CREATE CONSTRAINT TRIGGER unsuccessful_jobs_are_found
+        AFTER INSERT OR UPDATE OF state, endpoint, flow, owner ON jobs
+        DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+        WHEN (NEW.state IN ('failed', 'cancelled') AND NEW.run_id IS NULL)
+        EXECUTE FUNCTION refuse_unlisted_job();
     """
 
 

@@ -43,24 +43,24 @@ async def connected(dsn: str) -> AsyncIterator[AsyncpgConnection]:
 
 def recorded(write: str) -> str:
     """A statement that writes jobs, with what the product writes beside them: the queue of those
-    that are queued then, the rows of those that wait for a time, and when those expire that have
-    ended."""
+    that are queued then, the rows of those that wait for a time, when those expire that have ended,
+    and where lists find those that were unsuccessful."""
     return f"""
-        WITH written AS (
+        WITH changed AS (
             {write}
-            RETURNING org_id, id, lane, endpoint, flow, run_at, state, expires_at, run_id,
+            RETURNING org_id, id, lane, endpoint, flow, owner, run_at, state, run_id, expires_at,
                       task_index, error_code
         ),
-        queued AS (SELECT w.* FROM written AS w WHERE w.state = 'queued'),
+        queued AS (SELECT c.* FROM changed AS c WHERE c.state = 'queued'),
         added AS ({sql("queue/add")}),
-        put_off AS (SELECT w.* FROM written AS w WHERE w.state IN ('staged', 'retrying')),
+        put_off AS (SELECT c.* FROM changed AS c WHERE c.state IN ('staged', 'retrying')),
         put_off_now AS ({sql("postponed/add")}),
         postponed_no_more AS (
-            DELETE FROM postponed AS p USING written AS w
-            WHERE p.org_id = w.org_id AND p.id = w.id AND w.state NOT IN ('staged', 'retrying')
+            DELETE FROM postponed AS p USING changed AS c
+            WHERE p.org_id = c.org_id AND p.id = c.id AND c.state NOT IN ('staged', 'retrying')
         ),
-        changed AS (SELECT w.org_id, w.id, w.expires_at FROM written AS w)
-        {sql("jobs/record_expiries")}
+        expiring AS ({sql("jobs/record_expiries")})
+        {sql("jobs/record_unsuccessful")}
     """
 
 

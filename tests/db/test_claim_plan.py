@@ -40,8 +40,8 @@ it again to change it, and to enter what it was changed to."""
 
 TWICE_DEEPER = {"claim", "complete", "expire"}
 PAGES_MORE_PER_DEEPER_ROW_MAX = PAGES_MORE_PER_ROW_MAX + 2
-"""Who ends jobs also enters them in jobs_ended: one page at first, two levels more at a million.
-The claim finds jobs by the primary key, which was one page at first."""
+"""Who changes jobs also enters them in jobs_listed: one page at first, two levels more at a
+million. The claim finds jobs by the primary key, which was one page at first."""
 
 
 @dataclass(frozen=True)
@@ -137,9 +137,12 @@ async def statements(
                 owner="",
                 endpoint=ENDPOINT,
                 flow=None,
+                lane="standard",
+                line="",
                 rows_max=n,
+                walked_max=n,
             ),
-            "jobs_ended",
+            "jobs_listed",
             n,
         ),
         "depth": Statement(reads, sql("jobs/depth"), [], "jobs_pkey", LIVE, "claims_held"),

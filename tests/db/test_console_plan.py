@@ -58,7 +58,9 @@ async def test_a_page_reads_what_it_walks_over_and_what_is_rare_has_an_index_of_
 
     failed = OrgJobFilter(org=ORG, states=UNSUCCESSFUL)
     unsuccessful = await plan_of("walk_unsuccessful", failed)
-    assert "jobs_unsuccessful" in unsuccessful.indexes("jobs")
+    assert unsuccessful.indexes("unsuccessful_jobs") == {"unsuccessful_jobs_pkey"}
+    assert unsuccessful.rows_read("unsuccessful_jobs") <= 2 * MINE
+    assert unsuccessful.indexes("jobs") <= {"jobs_pkey", "jobs_retries"}
     assert unsuccessful.rows_read("jobs") <= 2 * MINE + 2 * (LIMIT + 1)
 
     live = await plan_of("walk_live", OrgJobFilter(org=ORG, states=LIVE))

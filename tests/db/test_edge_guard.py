@@ -15,15 +15,17 @@ STEPS = [(source, target) for source in State for target in State if source is n
 async def move(connection: AsyncpgConnection, source: State, target: State) -> None:
     """Write ``target`` over a job in ``source``, keeping every CHECK of the table satisfied."""
     job = await put_job(connection, source)
+    write = """
+        UPDATE jobs
+        SET state = $2::text::job_state, lease = CASE WHEN $3 THEN 1 END,
+            payload = CASE WHEN NOT $4 THEN payload END,
+            finished_at = CASE WHEN $4 THEN now() END, expires_at = CASE WHEN $4 THEN now() END
+        WHERE id = $1
+    """
+    is_legal = (source, target) in EDGES
     async with holding(connection):
         await connection.execute(
-            recorded("""
-            UPDATE jobs
-            SET state = $2::text::job_state, lease = CASE WHEN $3 THEN 1 END,
-                payload = CASE WHEN NOT $4 THEN payload END,
-                finished_at = CASE WHEN $4 THEN now() END, expires_at = CASE WHEN $4 THEN now() END
-            WHERE id = $1
-            """),
+            recorded(write) if is_legal else write,
             job.uuid,
             target.value,
             target.held,
@@ -139,3 +141,19 @@ async def test_a_job_that_waits_no_more_and_keeps_its_row_is_refused(
                 job.uuid,
                 state,
             )
+
+
+@pytest.mark.parametrize("state", [State.FAILED, State.CANCELLED])
+async def test_an_unsuccessful_job_that_no_list_finds_is_refused_at_the_commit(
+    connection: AsyncpgConnection, state: State
+) -> None:
+    waiting = await put_job(connection)
+    end = """
+        UPDATE jobs SET state = $2::text::job_state, finished_at = now(), expires_at = now()
+        WHERE id = $1
+    """
+    with pytest.raises(asyncpg.RaiseError, match="unsuccessful_jobs lacks it"):
+        await connection.execute(end, waiting.uuid, state.value)
+    async with connection.transaction():
+        await connection.execute(end, waiting.uuid, state.value)
+        await connection.execute("DELETE FROM jobs WHERE id = $1", waiting.uuid)

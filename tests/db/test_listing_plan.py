@@ -24,6 +24,7 @@ OTHERS = 60_000
 MINE = 10
 LIMIT = 5
 MOST = 100
+ENDS = (State.COMPLETED, State.FAILED, State.CANCELLED)
 
 
 @pytest.fixture
@@ -103,8 +104,55 @@ async def test_a_list_reads_an_owner_s_jobs_of_a_service_and_little_more(
     )
     for name, plan in found.items():
         assert plan.sequential_scans("jobs") == 0, name
-        assert "jobs_ended" in plan.indexes("jobs"), name
+        if states is None:
+            assert "jobs_listed" in plan.indexes("jobs"), name
+            assert plan.rows_read("unsuccessful_jobs") == 0, name
+        else:
+            assert plan.indexes("unsuccessful_jobs") == {"unsuccessful_jobs_listed"}, name
+            assert plan.rows_read("unsuccessful_jobs") <= MINE, name
+        assert plan.rows_read("queue") == 0, name
         assert plan.rows_read("jobs") <= 6 * MINE + LIMIT, name
+
+
+@pytest.mark.parametrize(
+    "states",
+    [
+        None,
+        [State.COMPLETED],
+        [State.FAILED],
+        [State.FAILED, State.CANCELLED],
+        [State.COMPLETED, State.FAILED, State.CANCELLED],
+        [State.COMPLETED, State.QUEUED, State.PROCESSING],
+        [State.CANCELLED, State.QUEUED, State.RETRYING],
+    ],
+)
+@pytest.mark.parametrize("owner", [None, "user:ann"])
+async def test_a_list_has_each_job_of_its_states_once_and_newest_first(
+    owner: str | None,
+    states: list[State] | None,
+    engine: Engine,
+    connection: AsyncpgConnection,
+    sent: SentStatements,
+) -> None:
+    expected = []
+    for _ in range(3):
+        for state in (*ENDS, State.QUEUED, State.RETRYING, State.PROCESSING):
+            for whose in ("user:ann", "*", "user:bob"):
+                job = await put_job(connection, state, owner=whose)
+                if (states is None or state in states) and (owner is None or whose != "user:bob"):
+                    expected.append(job.uuid)
+            await put_job(connection, state, owner="user:ann", endpoint="elsewhere.post__work")
+    expected.sort(reverse=True)
+    asked: dict[str, Any] = {"endpoints": [ENDPOINT], "states": states, "owner": owner}
+    whole = await engine.page(org=ORG, limit=200, **asked)
+    await sent.plan(sql, "lists/page_of_services")  # it was sent
+    assert [job.uuid for job in whole.items] == expected
+    assert whole.total == len(expected)
+    paged, last = [], None
+    while page := (await engine.page(org=ORG, limit=4, after=last, **asked)).items:
+        paged += [job.uuid for job in page]
+        last = page[-1].id
+    assert paged == expected
 
 
 @pytest.mark.parametrize("state", [State.COMPLETED, State.FAILED])
@@ -121,7 +169,7 @@ async def test_a_list_of_everybody_s_jobs_reads_those_of_its_service(
         assert plan.rows_read("jobs") <= len(owners) * (MINE + 1) + LIMIT, name
     await engine.page(org=ORG, endpoints=[ENDPOINT, "elsewhere.post__work"])
     counted = await sent.plan(sql, "lists/owners")
-    assert counted.indexes("jobs") == {"jobs_ended"}
+    assert counted.indexes("jobs") == {"jobs_listed"}
     assert counted.rows_read("jobs") <= 2 * len(owners)
     page = await engine.page(org=ORG, endpoints=[ENDPOINT])
     assert page.total == len(owners) * MINE

@@ -201,6 +201,22 @@ async def test_a_job_goes_with_its_events_and_artifacts_and_names_their_blobs(
         assert [row["job_id"] for row in rows] == [kept.uuid]
 
 
+async def test_a_pruned_job_is_no_longer_among_the_unsuccessful(
+    connection: AsyncpgConnection, worker: Claimer
+) -> None:
+    ends = (State.COMPLETED, State.FAILED, State.CANCELLED)
+    gone = [await put_job(connection, state, expires_at=LONG_AGO) for state in ends]
+    kept = [await put_job(connection, state) for state in ends]
+    assert (await maintenance.prune(worker.line, rows_max=10)).jobs == len(gone)
+    rows = await connection.fetch(
+        "SELECT u.id, u.state::text FROM unsuccessful_jobs AS u ORDER BY u.state"
+    )
+    assert [(row["id"], row["state"]) for row in rows] == [
+        (kept[1].uuid, "failed"),
+        (kept[2].uuid, "cancelled"),
+    ]
+
+
 async def test_what_a_product_has_of_a_job_goes_with_it(
     connection: AsyncpgConnection, worker: Claimer
 ) -> None:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from coatcheck.core.queries import maintenance, remote_calls
 from coatcheck.db.connection import Connection
 from coatcheck.domain.states import State
-from tests.db.rows import connected
+from tests.db.rows import connected, recorded
 from tests.remote_calls.render_deployment import SOUND, RenderDeployment, uuid
 from tests.remotes.fake_http import FakeHttp
 from tests.waiting import eventually_async
@@ -106,8 +106,11 @@ async def test_what_is_left_of_a_job_that_ended_otherwise_is_cleared_away(
     async with connected(deployment.dsn) as sql:
         # As if whoever ended it had died before it cleaned up.
         await sql.execute(
-            "UPDATE jobs SET state = 'failed', lease = NULL, payload = NULL, finished_at = now(),"
-            " expires_at = now() + interval '1 h', error_code = 'x', error_message = 'y'"
+            recorded(
+                "UPDATE jobs SET state = 'failed', lease = NULL, payload = NULL,"
+                " finished_at = now(), expires_at = now() + interval '1 h', error_code = 'x',"
+                " error_message = 'y'"
+            )
         )
         await sql.execute(
             "UPDATE remote_calls SET due_at = now(), looked_at = NULL,"

@@ -114,8 +114,11 @@ async def test_a_job_that_ended_while_it_was_spawned_has_its_work_stopped(
     await reached.wait()
     async with connected(deployment.dsn) as sql:
         await sql.execute(
-            "UPDATE jobs SET state = 'failed', lease = NULL, payload = NULL, finished_at = now(),"
-            " expires_at = now() + interval '1 h', error_code = 'x', error_message = 'y'"
+            recorded(
+                "UPDATE jobs SET state = 'failed', lease = NULL, payload = NULL,"
+                " finished_at = now(), expires_at = now() + interval '1 h', error_code = 'x',"
+                " error_message = 'y'"
+            )
         )
     go_on.set()
 

@@ -61,6 +61,7 @@ def test_the_parts_of_an_end_are_written_together() -> None:
     assert re.findall(r"/\* include (\S+) \*/", ended.code) == [
         "usage/meter",
         "jobs/record_expiries",
+        "jobs/record_unsuccessful",
         "webhooks/write_deliveries_from_moved",
         "reports/note_attempts",
     ]

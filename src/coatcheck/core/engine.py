@@ -459,14 +459,17 @@ class Engine:
         return JobPage(items, min(total, _TOTAL_MAX), total_is_exact=total <= _TOTAL_MAX)
 
     async def _is_sparse(self, job_filter: JobFilter) -> bool:
-        """Whether to look for jobs by service and owner. Not if the queue is long, which that would
-        read whole, nor if owners are many: then some of their jobs are near the newest of all."""
+        """Whether to look for jobs by service and owner. Not if that would read a long queue whole,
+        nor if owners are many: then some of their jobs are near the newest of all."""
         services = job_filter.services
         if services is None or job_filter.endpoints is None:
             return False
-        queued_too = job_filter.states is None or State.QUEUED in job_filter.states
+        states = job_filter.states
+        reads_queue = (
+            states is not None and State.QUEUED in states and State.COMPLETED not in states
+        )
         if (
-            queued_too
+            reads_queue
             and await self.backlog(job_filter.org, job_filter.endpoints, _LONG_QUEUE) == _LONG_QUEUE
         ):
             return False

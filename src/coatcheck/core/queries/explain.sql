@@ -333,18 +333,44 @@ LIMIT 1
 
 -- name: recent_runs
 -- How long the last completed jobs of a kind ran: of a service and an owner, newest first, those of the
--- endpoint among the first :rows_max. Walks jobs_ended, which has the newest at its end.
+-- endpoint among the first :rows_max. Walks jobs_listed from two places, since the newest may be a long
+-- queue: from its end, and from the job that is first in line. Looks at so many jobs and no more.
 --
--- :flow  flow, or NULL for any   :rows_max  rows to look at
+-- :lane, :line  flow whose first to begin with   :flow  flow, or NULL for any   :rows_max  rows to take
+-- :walked_max  rows to look at from each place
 SELECT date_part('epoch', r.finished_at - r.started_at) AS seconds
-FROM (SELECT :service::text AS service, hashtextextended(:service::text || :org, 0) AS service_hash) AS wanted
-CROSS JOIN LATERAL (
-    SELECT j.endpoint, j.flow, j.started_at, j.finished_at
-    FROM jobs AS j
-    WHERE /* include lists/of_service */
-      AND hashtext(j.owner) = hashtext(:owner::text) AND j.owner = :owner AND j.state = 'completed'
-    ORDER BY j.id DESC
-    LIMIT :rows_max::integer
+FROM (
+    SELECT DISTINCT ended.*
+    FROM (
+        SELECT :service::text AS service, hashtextextended(:service::text || :org, 0) AS service_hash
+    ) AS wanted
+    CROSS JOIN (
+        SELECT 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid
+        UNION ALL
+        (
+            SELECT q.ids[1]
+            FROM queue AS q
+            WHERE q.lane = :lane::text::job_lane AND q.endpoint = :endpoint AND q.org_id = :org
+              AND q.flow = :line
+            ORDER BY q.run_at, q.id
+            LIMIT 1
+        )
+    ) AS place (before)
+    CROSS JOIN LATERAL (
+        SELECT walked.id, walked.endpoint, walked.flow, walked.started_at, walked.finished_at
+        FROM (
+            SELECT j.id, j.endpoint, j.flow, j.started_at, j.finished_at, j.state, j.owner
+            FROM jobs AS j
+            WHERE /* include lists/of_service */
+              AND hashtext(j.owner) = hashtext(:owner::text) AND j.id < place.before
+            ORDER BY j.id DESC
+            LIMIT :walked_max::integer
+        ) AS walked
+        WHERE walked.state = 'completed' AND walked.owner = :owner
+        LIMIT :rows_max::integer
+    ) AS ended
+    ORDER BY ended.id DESC
+    LIMIT :rows_max
 ) AS r
 WHERE r.endpoint = :endpoint AND (:flow::text IS NULL OR r.flow = :flow) AND r.started_at IS NOT NULL
 

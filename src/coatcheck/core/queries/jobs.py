@@ -321,7 +321,7 @@ async def page_total(
 
 
 async def owners(db: Connection, org: str, services: Sequence[str], most: int) -> int:
-    """How many owners have ended jobs of these services, counted up to ``most``."""
+    """How many owners have jobs of these services, counted up to ``most``."""
     rows = await fetch_in_time(db, "lists/owners", org=org, services=services, count_max=most)
     count: int = rows[0][0]
     return count

@@ -216,7 +216,7 @@ changed AS (
     WHERE j.org_id = next.org_id AND j.id = next.id
     RETURNING j.org_id, j.id, j.state, j.endpoint, j.flow, j.failures + j.crashes AS attempts,
               next.payload_bytes, 0 AS result_bytes, j.run_seconds, j.run_id, j.webhook,
-              j.error_code, j.error_message, j.expires_at, old.state AS previous, j.lane, j.run_at
+              j.error_code, j.error_message, j.expires_at, j.owner, old.state AS previous, j.lane, j.run_at
 ),
 asked AS (
     UPDATE jobs AS j
@@ -324,15 +324,15 @@ state = next.state, lease = NULL, run_deadline = NULL, updated_at = now(),
         END
 
 -- name: ended
--- What is written with every end of a job: its usage, when it expires, its webhook deliveries, and
--- events of the attempt that ended with it. Common table expressions included by every statement that
+-- What is written with every end of a job: its usage, when it expires, where lists find it if it was
+-- unsuccessful, its webhook deliveries, and events of the attempt that ended with it. Common table expressions included by every statement that
 -- ends jobs, or may, so that they commit with the end and none can be forgotten
 -- (tests/unit/test_ends_of_jobs.py).
 --
 -- The statement names three sets of rows, each of which may be a selection of the others:
 --
---   changed    the jobs that it may have ended: see usage/meter and jobs/record_expiries for the
---              columns
+--   changed    the jobs that it may have ended: see usage/meter, jobs/record_expiries and
+--              jobs/record_unsuccessful for the columns
 --   moved      all jobs whose state it changed: see webhooks/write_deliveries_from_moved
 --   attempts   the attempts that it ended without completing them: see reports/note_attempts;
 --              no_attempts where there is none
@@ -341,6 +341,9 @@ metered AS (
 ),
 expiring AS (
     /* include jobs/record_expiries */
+),
+unsuccessful AS (
+    /* include jobs/record_unsuccessful */
 ),
 notified AS (
     /* include webhooks/write_deliveries_from_moved */
@@ -364,6 +367,17 @@ INSERT INTO job_expiries (org_id, expires_at, ids)
         WHERE c.expires_at < 'infinity'
         GROUP BY c.org_id, c.expires_at
     ) AS e
+
+-- name: record_unsuccessful
+-- Record the jobs that failed or were cancelled in a statement, from `changed` of jobs/ended: lists of them
+-- find them by it.
+--
+-- `changed` gives org_id, id, state, run_id, endpoint, flow, owner.
+INSERT INTO unsuccessful_jobs (org_id, id, state, service_hash, owner_hash)
+    SELECT c.org_id, c.id, c.state,
+           hashtextextended(job_service(c.endpoint, c.flow) || c.org_id, 0), hashtext(c.owner)
+    FROM changed AS c
+    WHERE c.state IN ('failed', 'cancelled') AND c.run_id IS NULL
 
 -- name: no_attempts
 -- The `attempts` of a statement that ends jobs only when they have completed, or have not begun: its

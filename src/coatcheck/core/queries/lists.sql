@@ -72,8 +72,10 @@ SELECT count(*) FROM (SELECT FROM candidates LIMIT :rows_max) AS counted
 
 -- name: page_candidates
 -- The ids of the jobs of some services: common table expressions for page_of_services and
--- page_of_services_total, which share :org to :rows_max. Ended jobs are found by jobs_ended, at most :rows_max of
--- each service, owner and state; live jobs, all of them, by the indexes of live states.
+-- page_of_services_total, which share :org to :rows_max. If completed jobs are wanted, a walk along
+-- jobs_listed finds all, at most :rows_max of each service and owner. It passes jobs of other states; so if
+-- completed jobs are not wanted, it is not made, and what was unsuccessful is found by unsuccessful_jobs, at
+-- most :rows_max of each service, owner and state, and live jobs, all of them, by what names those.
 --
 -- With an owner: their jobs and those that anyone may read. Without: everybody's jobs. The owners are
 -- then found by a loose scan, one probe each; the caller knows that they are few (owners).
@@ -107,43 +109,59 @@ wanted AS (
     WHERE :owner IS NOT NULL
 ),
 candidates AS (
-    SELECT ended.id
+    SELECT listed.id
     FROM wanted
-    CROSS JOIN (
-        VALUES ('completed'::job_state), ('failed'::job_state), ('cancelled'::job_state)
-    ) AS f (state)
     CROSS JOIN LATERAL (
         SELECT j.id
         FROM jobs AS j
         WHERE /* include lists/of_service */
-          AND hashtext(j.owner) = wanted.owner_hash AND j.state = f.state
-          AND /* include lists/page_filter */
+          AND hashtext(j.owner) = wanted.owner_hash
+          AND /* include lists/in_states */ AND /* include lists/page_filter */
         ORDER BY j.id DESC
         LIMIT :rows_max
-    ) AS ended
-    WHERE :states::text[] IS NULL OR f.state::text = ANY (:states)
+    ) AS listed
+    WHERE :states::text[] IS NULL OR 'completed' = ANY (:states)
+    UNION ALL
+    SELECT unsuccessful.id
+    FROM wanted
+    CROSS JOIN (VALUES ('failed'::job_state), ('cancelled'::job_state)) AS f (state)
+    CROSS JOIN LATERAL (
+        SELECT j.id
+        FROM unsuccessful_jobs AS u
+        CROSS JOIN LATERAL (
+            SELECT * FROM jobs AS j WHERE j.org_id = :org AND j.id = u.id OFFSET 0
+        ) AS j
+        WHERE u.service_hash = wanted.service_hash AND u.owner_hash = wanted.owner_hash
+          AND u.state = f.state AND u.org_id = :org
+          AND u.id >= :above::uuid AND u.id < :before::uuid
+          AND job_service(j.endpoint, j.flow) = wanted.service
+          AND /* include lists/page_filter */
+        ORDER BY u.id DESC
+        LIMIT :rows_max
+    ) AS unsuccessful
+    WHERE NOT 'completed' = ANY (:states) AND f.state::text = ANY (:states)
     UNION ALL
     SELECT j.id
     FROM (SELECT q.org_id, unnest(q.ids) AS id FROM queue AS q WHERE q.org_id = :org) AS n
     /* include queue/job */
-    WHERE (:states IS NULL OR 'queued' = ANY (:states))
+    WHERE NOT 'completed' = ANY (:states) AND 'queued' = ANY (:states)
       AND /* include lists/page_filter */
     UNION ALL
     SELECT j.id
     FROM postponed AS p
     JOIN jobs AS j ON j.org_id = p.org_id AND j.id = p.id AND j.state IN ('staged', 'retrying')
-    WHERE p.org_id = :org
+    WHERE NOT 'completed' = ANY (:states) AND p.org_id = :org
       AND /* include lists/in_states */ AND /* include lists/page_filter */
     UNION ALL
     SELECT j.id
     FROM held_jobs AS j
-    WHERE j.org_id = :org
+    WHERE NOT 'completed' = ANY (:states) AND j.org_id = :org
       AND /* include lists/in_states */ AND /* include lists/page_filter */
 )
 
 -- name: owners
--- How many owners have ended jobs of some services, counted up to :count_max of each: a loose scan of
--- jobs_ended, one probe for each owner's hash.
+-- How many owners have jobs of some services, counted up to :count_max of each: a loose scan of
+-- jobs_listed, one probe for each owner's hash.
 --
 -- :count_max  bound
 WITH RECURSIVE owners AS (
@@ -166,12 +184,11 @@ WITH RECURSIVE owners AS (
 SELECT count(*) FROM owners WHERE number > 0
 
 -- name: of_service
--- Whether an ended job `j` is of the organisation :org and of the service of `wanted`: included by the
--- statements that walk jobs_ended. IS TRUE keeps the planner from the primary key, by which it would
+-- Whether a job `j` is of the organisation :org and of the service of `wanted`: included by the statements
+-- that walk jobs_listed. IS TRUE keeps the planner from the primary key, by which it would
 -- read the organisation's history.
 hashtextextended(job_service(j.endpoint, j.flow) || j.org_id, 0) = wanted.service_hash
-          AND j.state IN ('completed', 'failed', 'cancelled') AND j.run_id IS NULL
-          AND (j.org_id = :org) IS TRUE
+          AND j.run_id IS NULL AND (j.org_id = :org) IS TRUE
           AND job_service(j.endpoint, j.flow) = wanted.service
 
 -- name: horizon

@@ -21,7 +21,7 @@ changed AS (
     WHERE j.org_id = next.org_id AND j.id = next.id
     RETURNING j.org_id, j.id, j.lane, j.request_id, j.state, j.endpoint, j.flow,
               j.failures + j.crashes AS attempts, next.payload_bytes, 0 AS result_bytes, j.run_seconds, j.run_id, j.webhook,
-              j.error_code, j.error_message, j.expires_at, old.state AS previous, j.run_at
+              j.error_code, j.error_message, j.expires_at, j.owner, old.state AS previous, j.run_at
 ),
 moved AS (
     SELECT c.* FROM changed AS c
@@ -105,7 +105,7 @@ changed AS (
     WHERE j.org_id = next.org_id AND j.id = next.id AND j.lease = next.lease
     RETURNING j.org_id, j.id, j.lane, j.request_id, j.state, j.endpoint, j.flow,
               j.failures + j.crashes AS attempts, next.payload_bytes, 0 AS result_bytes, j.run_seconds, j.run_id, j.webhook,
-              j.error_code, j.error_message, j.expires_at, old.state AS previous,
+              j.error_code, j.error_message, j.expires_at, j.owner, old.state AS previous,
               'failed' AS outcome, 'timed_out' AS attempt_code,
               'ran long past its deadline' AS attempt_message, j.dispatched_at,
               old.started_at AS began_at,
@@ -156,7 +156,7 @@ WITH named AS MATERIALIZED (
     LIMIT :rows_max::integer
 ),
 old AS MATERIALIZED (
-    SELECT j.ctid AS tid, j.org_id, j.id, j.webhook, j.owner, j.endpoint, j.flow
+    SELECT j.ctid AS tid, j.org_id, j.id, j.state, j.webhook, j.owner, j.endpoint, j.flow
     FROM named AS n
     JOIN jobs AS j ON j.org_id = n.org_id AND j.id = n.id
     WHERE j.expires_at <= now()
@@ -194,6 +194,10 @@ expiries_left AS (
         END
     FROM looked AS l
     WHERE NOT l.is_done AND e.org_id = l.org_id AND e.seq = l.seq
+),
+unsuccessful_gone AS (
+    DELETE FROM unsuccessful_jobs AS u USING old AS o
+    WHERE o.state <> 'completed' AND u.org_id = o.org_id AND u.id = o.id
 ),
 events_gone AS (
     DELETE FROM job_events AS e USING old AS o WHERE e.org_id = o.org_id AND e.job_id = o.id
@@ -370,7 +374,7 @@ changed AS (
     WHERE j.org_id = next.org_id AND j.id = next.id AND j.lease = next.lease
     RETURNING j.org_id, j.id, j.lane, j.request_id, j.state, j.endpoint, j.flow,
               j.failures + j.crashes AS attempts, next.payload_bytes, 0 AS result_bytes, j.run_seconds, j.run_id, j.webhook,
-              j.error_code, j.error_message, j.expires_at, old.state AS previous,
+              j.error_code, j.error_message, j.expires_at, j.owner, old.state AS previous,
               'crashed' AS outcome, 'worker_lost' AS attempt_code,
               next.reason AS attempt_message, j.dispatched_at, old.started_at AS began_at,
               CASE j.state WHEN 'retrying' THEN j.run_at END AS next_run_at,

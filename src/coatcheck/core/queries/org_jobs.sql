@@ -273,16 +273,19 @@ LEFT JOIN LATERAL (SELECT * FROM jobs AS j WHERE j.org_id = :org AND j.id = p.id
 ORDER BY j.id DESC
 
 -- name: walk_unsuccessful
--- As walk, for jobs that failed or were cancelled: along their own index, so that completed jobs are
+-- As walk, for jobs that failed or were cancelled: along unsuccessful_jobs, so that completed jobs are
 -- not walked.
 --
 -- Parameters as in walk
 WITH walked AS MATERIALIZED (
     SELECT j.id, (/* include org_jobs/filter */) AS fits
-    FROM jobs AS j
-    WHERE j.state IN ('failed', 'cancelled') AND j.run_id IS NULL
-      AND j.org_id = :org AND j.id < :before::uuid AND j.id >= :above::uuid
-    ORDER BY j.id DESC
-    LIMIT :rows_max
+    FROM (
+        SELECT u.id
+        FROM unsuccessful_jobs AS u
+        WHERE u.org_id = :org AND u.id < :before::uuid AND u.id >= :above::uuid
+        ORDER BY u.id DESC
+        LIMIT :rows_max
+    ) AS u
+    CROSS JOIN LATERAL (SELECT * FROM jobs AS j WHERE j.org_id = :org AND j.id = u.id OFFSET 0) AS j
 ),
 /* include org_jobs/page */

@@ -200,20 +200,14 @@ CREATE FUNCTION job_service(endpoint text, flow text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN split_part(CASE endpoint WHEN /* upstream endpoint */ THEN flow ELSE endpoint END, '.', 1);
 
--- Lists of jobs walk it: an owner's ended jobs of a service, newest first, however long the history of
--- others is.
+-- Lists of jobs walk it: an owner's jobs of a service, newest first, however long the history of others
+-- is. Of columns that never change: an entry that names the state would be written with each change.
 --
--- By hashes, so that its keys are short and of fixed width: every finish adds an entry, and pays for
--- it. Readers compare the names as well. Live jobs are not in it: each change of a job is a new entry
--- in every index that has it, and submits would pay, too. Tasks are listed with their group.
-CREATE INDEX jobs_ended ON jobs (
-    hashtextextended(job_service(endpoint, flow) || org_id, 0), hashtext(owner), state, id
-) WHERE state IN ('completed', 'failed', 'cancelled') AND run_id IS NULL;
-
--- Jobs that failed or were cancelled, newest first. Completions, by far the most ends, pay nothing for
--- it.
-CREATE INDEX jobs_unsuccessful ON jobs (org_id, id)
-    WHERE state IN ('failed', 'cancelled') AND run_id IS NULL;
+-- By hashes, so that its keys are short and of fixed width: every submission adds an entry, and pays for
+-- it. Readers compare the names as well. Tasks are listed with their group.
+CREATE INDEX jobs_listed ON jobs (
+    hashtextextended(job_service(endpoint, flow) || org_id, 0), hashtext(owner), id
+) WHERE run_id IS NULL;
 
 -- The retries of a job.
 CREATE INDEX jobs_retries ON jobs (org_id, retry_of) WHERE retry_of IS NOT NULL;
@@ -240,6 +234,25 @@ CREATE TABLE job_expiries (
 );
 
 CREATE INDEX job_expiries_due ON job_expiries (expires_at);
+
+-- The jobs that failed or were cancelled, for lists of them: a walk along jobs_listed would pass all that
+-- completed. The statement that ends jobs writes the rows (jobs/record_unsuccessful), and whoever deletes a
+-- job deletes its row. Completions, by far the most ends, pay nothing for it. Tasks are not in it.
+CREATE TABLE unsuccessful_jobs (
+    org_id       text COLLATE "C" NOT NULL,
+    id           uuid NOT NULL,
+    state        job_state NOT NULL CHECK (state IN ('failed', 'cancelled')),
+    -- As in jobs_listed.
+    service_hash bigint NOT NULL,
+    owner_hash   integer NOT NULL,
+    PRIMARY KEY (org_id, id)
+) WITH (
+    autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000,
+    autovacuum_vacuum_cost_delay = 1
+);
+
+-- Those of an owner and a service, newest first.
+CREATE INDEX unsuccessful_jobs_listed ON unsuccessful_jobs (service_hash, owner_hash, state, id);
 
 -- Where to look for held jobs: a row for each lease and organisation, with the jobs that were claimed.
 --

@@ -51,7 +51,7 @@ changed AS (
     WHERE j.org_id = next.org_id AND j.id = next.id
     RETURNING j.org_id, j.id, j.lane, j.state, j.endpoint, j.flow, j.failures + j.crashes AS attempts,
               next.payload_bytes, 0 AS result_bytes, j.run_seconds, j.run_id, j.webhook,
-              j.error_code, j.error_message, j.expires_at, old.state AS previous, j.run_at
+              j.error_code, j.error_message, j.expires_at, j.owner, old.state AS previous, j.run_at
 ),
 moved AS (
     SELECT c.* FROM changed AS c
