@@ -48,6 +48,14 @@ WHERE j.state IN ('failed', 'cancelled') AND j.run_id IS NULL AND NOT EXISTS (
     SELECT FROM unsuccessful_jobs AS u
     WHERE u.org_id = j.org_id AND u.id = j.id AND u.state = j.state
 )
+UNION ALL
+SELECT j.id, j.state::text, j.endpoint, 'has ended, and lists of such tasks lack it'
+FROM jobs AS j
+WHERE j.state IN ('completed', 'failed', 'cancelled') AND j.run_id IS NOT NULL AND NOT EXISTS (
+    SELECT FROM ended_tasks AS t
+    WHERE t.org_id = j.org_id AND t.run_id = j.run_id AND t.state = j.state
+      AND t.block = j.task_index / 64 AND j.id = ANY (t.ids)
+)
 """
 
 _INTAKES = """

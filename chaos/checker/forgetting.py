@@ -59,6 +59,7 @@ UNION ALL SELECT blob_key FROM uploads WHERE used_by IS NOT NULL
 _LEFT = """
 SELECT (SELECT count(*) FROM jobs) AS jobs, (SELECT count(*) FROM job_expiries) AS expiries,
        (SELECT count(*) FROM unsuccessful_jobs) AS unsuccessful,
+       (SELECT count(*) FROM ended_tasks) AS ended_tasks,
        (SELECT count(*) FROM batches) AS batches,
        (SELECT count(*) FROM voices) AS voices, (SELECT count(*) FROM uploads) AS uploads,
        (SELECT count(*) FROM artifact_records WHERE deleted_at IS NULL) AS artifacts,

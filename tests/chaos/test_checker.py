@@ -242,6 +242,14 @@ async def test_an_unsuccessful_job_that_lists_lack_is_found(scene: Scene) -> Non
     assert "lists of such jobs lack it" in found
 
 
+async def test_an_ended_task_that_lists_lack_is_found(scene: Scene) -> None:
+    await scene.sql.execute("DELETE FROM ended_tasks")
+
+    found = await scene.findings(no_dead_state)
+    assert len(found) == BATCH_TASKS
+    assert all("lists of such tasks lack it" in each for each in found)
+
+
 async def test_a_list_that_nobody_takes_in_is_found(scene: Scene) -> None:
     await scene.sql.execute(
         """

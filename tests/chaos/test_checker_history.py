@@ -438,7 +438,7 @@ async def test_what_is_not_removed_when_its_time_is_up_is_found(scene: Scene) ->
     verdict = await forget_and_look(scene.evidence, Verdict(), limit_seconds=0)
 
     (found,) = verdict.findings
-    left = "6 jobs, 3 expiries, 1 unsuccessful, 1 batches, 1 uploads"
+    left = "6 jobs, 3 expiries, 1 unsuccessful, 1 ended_tasks, 1 batches, 1 uploads"
     assert found == Finding("forgotten", "G", f"left when their time was up: {left}")
     # The batch would take it along: it is not forgotten on its own as long as that is there.
     (upload,) = await scene.evidence.sql.fetch("SELECT expires_at > now() AS kept FROM uploads")

@@ -1,7 +1,7 @@
 """Triggers, for tests only, that refuse every step the domain's table does not know, and a commit
 that leaves a queued job where no claim finds it, a lease that no row of ``claims`` leads to, a
-staged or retrying job without its row of ``postponed``, or an unsuccessful job where no list finds
-it.
+staged or retrying job without its row of ``postponed``, or an unsuccessful job or an ended task
+where no list finds it.
 
 They stand in the template database, so every test that uses the `dsn` fixture runs under it:
 whatever statement makes an illegal step, in whatever test, fails there and then.
@@ -44,6 +44,7 @@ async def remove(connection: AsyncpgConnection) -> None:
         "DROP TRIGGER only_legal_steps ON jobs; DROP TRIGGER only_legal_beginnings ON jobs;"
         "DROP TRIGGER queued_jobs_are_found ON jobs;"
         "DROP TRIGGER unsuccessful_jobs_are_found ON jobs;"
+        "DROP TRIGGER ended_tasks_are_found ON jobs;"
         "DROP TRIGGER only_named_leases ON jobs; DROP TRIGGER only_rows_without_leases ON claims;"
         "DROP TRIGGER postponed_jobs_are_found ON jobs;"
         "DROP TRIGGER only_rows_of_postponed_jobs ON postponed;"
@@ -220,6 +221,30 @@ def _statements() -> str:
         DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
         WHEN (NEW.state IN ('failed', 'cancelled') AND NEW.run_id IS NULL)
         EXECUTE FUNCTION refuse_unlisted_job();
+
+        CREATE FUNCTION refuse_unlisted_task() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN
+            IF 1 = (
+                SELECT count(*)
+                FROM ended_tasks AS t
+                CROSS JOIN LATERAL unnest(t.numbers, t.ids) AS n (number, id)
+                WHERE t.org_id = NEW.org_id AND t.run_id = NEW.run_id AND t.state = NEW.state
+                  AND t.block = NEW.task_index / 64
+                  AND n.number = NEW.task_index AND n.id = NEW.id
+            ) OR NOT EXISTS (
+                SELECT FROM jobs AS j
+                WHERE j.org_id = NEW.org_id AND j.id = NEW.id AND j.state = NEW.state
+            ) THEN
+                RETURN NULL;
+            END IF;
+            RAISE EXCEPTION 'the task % is %, and ended_tasks lacks it', NEW.id, NEW.state;
+        END $$;
+
+        CREATE CONSTRAINT TRIGGER ended_tasks_are_found
+        AFTER INSERT OR UPDATE OF state, run_id, task_index ON jobs
+        DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+        WHEN (NEW.state IN ('completed', 'failed', 'cancelled') AND NEW.run_id IS NOT NULL)
+        EXECUTE FUNCTION refuse_unlisted_task();
     """
 
 

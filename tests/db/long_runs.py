@@ -172,6 +172,9 @@ async def rows_left(connection: AsyncpgConnection, made: LongRun) -> dict[str, A
     counts["runs"] = await connection.fetchval(
         "SELECT count(*) FROM runs WHERE group_id = $1", made.batch
     )
+    counts["ended_tasks"] = await connection.fetchval(
+        "SELECT count(*) FROM ended_tasks WHERE run_id = $1", made.run
+    )
     for table in ("batch_parts", "batch_exports", "batch_positions"):
         counts[table] = await connection.fetchval(
             f"SELECT count(*) FROM {table} WHERE batch_id = $1", made.batch

@@ -44,7 +44,7 @@ async def connected(dsn: str) -> AsyncIterator[AsyncpgConnection]:
 def recorded(write: str) -> str:
     """A statement that writes jobs, with what the product writes beside them: the queue of those
     that are queued then, the rows of those that wait for a time, when those expire that have ended,
-    and where lists find those that were unsuccessful."""
+    and where lists find those that were unsuccessful, and ended tasks."""
     return f"""
         WITH changed AS (
             {write}
@@ -59,8 +59,9 @@ def recorded(write: str) -> str:
             DELETE FROM postponed AS p USING changed AS c
             WHERE p.org_id = c.org_id AND p.id = c.id AND c.state NOT IN ('staged', 'retrying')
         ),
-        expiring AS ({sql("jobs/record_expiries")})
-        {sql("jobs/record_unsuccessful")}
+        expiring AS ({sql("jobs/record_expiries")}),
+        unsuccessful AS ({sql("jobs/record_unsuccessful")})
+        {sql("jobs/record_tasks")}
     """
 
 

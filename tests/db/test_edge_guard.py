@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncpg
 import pytest
 
+from coatcheck.domain.ids import new_id
 from coatcheck.domain.states import EDGES, INITIAL, State
 from tests.db.edge_guard import AsyncpgConnection
 from tests.db.rows import holding, put_job, recorded, state_of
@@ -154,6 +155,9 @@ async def test_an_unsuccessful_job_that_no_list_finds_is_refused_at_the_commit(
     """
     with pytest.raises(asyncpg.RaiseError, match="unsuccessful_jobs lacks it"):
         await connection.execute(end, waiting.uuid, state.value)
+    task = await put_job(connection, run_id=new_id(), task_index=0)
+    with pytest.raises(asyncpg.RaiseError, match="ended_tasks lacks it"):
+        await connection.execute(end, task.uuid, state.value)
     async with connection.transaction():
         await connection.execute(end, waiting.uuid, state.value)
         await connection.execute("DELETE FROM jobs WHERE id = $1", waiting.uuid)

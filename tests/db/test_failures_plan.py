@@ -31,23 +31,24 @@ async def test_failures_are_counted_up_to_a_number_by_one_range_of_an_index(
         TASKS,
     )
     await connection.execute(
-        """
+        recorded("""
         UPDATE jobs SET state = 'failed', finished_at = now(), expires_at = 'infinity',
                         error_code = CASE WHEN task_index % 3 = 0 THEN 'rare' ELSE 'common' END
-        """
+        """)
     )
-    await connection.execute("VACUUM ANALYZE jobs")
-    of_run = {"org": ORG, "run": run}
+    await connection.execute("VACUUM ANALYZE jobs, ended_tasks")
+    of_run = {"org": ORG, "run": run, "state": "failed", "after": -1}
     plan = await explain_query(
-        connection, sql, "tasks/failures", **of_run, tasks_max=COUNTED_MAX, codes_max=50
+        connection, sql, "tasks/failures", **of_run, limit=COUNTED_MAX, codes_max=50
     )
-    assert plan.indexes("jobs") == {"jobs_run_ended"}
+    assert plan.indexes("jobs") == {"jobs_pkey"}
+    assert plan.indexes("ended_tasks") == {"ended_tasks_pkey"}
     assert plan.rows_read("jobs") <= COUNTED_MAX + OVERHEAD
 
     line = Connection(dsn, name="tests")
     try:
-        some = await sql.fetch(line, "tasks/failures", **of_run, tasks_max=COUNTED_MAX, codes_max=1)
-        every = await sql.fetch(line, "tasks/failures", **of_run, tasks_max=TASKS, codes_max=50)
+        some = await sql.fetch(line, "tasks/failures", **of_run, limit=COUNTED_MAX, codes_max=1)
+        every = await sql.fetch(line, "tasks/failures", **of_run, limit=TASKS, codes_max=50)
     finally:
         await line.close()
     assert [(row["code"], row["counted"]) for row in some] == [("common", COUNTED_MAX)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from uuid import UUID
 
 import asyncpg
 import pytest
@@ -13,6 +14,7 @@ from coatcheck.products.batches.model import task_id
 from coatcheck.products.batches.queries import sql
 from tests.db.edge_guard import AsyncpgConnection, unguarded
 from tests.db.plans import explain_query
+from tests.db.rows import recorded
 
 ORG = "acme"
 PARTS = 2_000
@@ -120,22 +122,29 @@ async def test_dead_letters_are_read_by_their_own_index(connection: AsyncpgConne
     assert plan.rows_read("batch_parts") <= 5
 
 
-async def test_a_rerun_reads_no_more_tasks_than_it_takes(connection: AsyncpgConnection) -> None:
+@pytest.mark.parametrize("codes", [None, ["broke"]])
+async def test_a_rerun_reads_no_more_tasks_than_it_takes(
+    connection: AsyncpgConnection, codes: list[str] | None
+) -> None:
     run = new_id()
     async with unguarded(connection):
-        await connection.executemany(
-            """
+        await connection.execute(
+            recorded("""
             INSERT INTO jobs (
                 org_id, id, lane, endpoint, flow, failures_max, payload, state, finished_at,
-                expires_at, run_id, task_index
+                expires_at, run_id, task_index, error_code
             )
-            VALUES ($1, encode($2::bytea, 'hex')::uuid, 'bulk', 'demo.post__work', '', 3, '1',
-                    CASE WHEN $4::integer % 10 = 0 THEN 'failed' ELSE 'completed' END::job_state,
-                    now(), 'infinity', $3, $4)
-            """,
-            [(ORG, task_id(run, index), run, index) for index in range(TASKS)],
+            SELECT $1, t.id, 'bulk', 'demo.post__work', '', 3, '1',
+                   CASE WHEN t.n % 10 = 0 THEN 'failed' ELSE 'completed' END::job_state,
+                   now(), 'infinity', $2, t.n, CASE WHEN t.n % 10 = 0 THEN 'broke' END
+            FROM unnest($3::uuid[], $4::integer[]) AS t (id, n)
+            """),
+            ORG,
+            run,
+            [UUID(bytes=task_id(run, index)) for index in range(TASKS)],
+            list(range(TASKS)),
         )
-    await connection.execute("ANALYZE jobs")
+    await connection.execute("ANALYZE jobs, ended_tasks")
     plan = await explain_query(
         connection,
         sql,
@@ -143,10 +152,12 @@ async def test_a_rerun_reads_no_more_tasks_than_it_takes(connection: AsyncpgConn
         org=ORG,
         run=run,
         state="failed",
-        error_codes=None,
-        first=5_000,
-        tasks_max=100,
+        error_codes=codes,
+        after=4_999,
+        limit=100,
     )
 
-    assert plan.indexes("jobs") == {"jobs_run_ended"}
-    assert plan.rows_read("jobs") == 100
+    assert plan.indexes("ended_tasks") == {"ended_tasks_pkey"}
+    assert plan.rows_read("ended_tasks") <= (100 + 2 * 64) / 6 + 1
+    assert plan.indexes("jobs") == {"jobs_pkey"}
+    assert plan.rows_read("jobs") <= (100 + 64 if codes else 0)

@@ -99,10 +99,11 @@ async def test_what_is_latest_is_told_by_index_wherever_one_looks(
         state="failed",
         error_codes=None,
         after=middle,
-        scanned_max=LIMIT,
+        limit=LIMIT,
     )
-    assert ended.indexes("jobs") == {"jobs_run_ended"}
-    assert ended.rows_read("jobs") <= LIMIT
+    assert ended.rows_read("jobs") == 0
+    assert ended.indexes("ended_tasks") == {"ended_tasks_pkey"}
+    assert ended.rows_read("ended_tasks") <= (LIMIT + 2 * 64) / (64 // EVERY) + 1
     assert ended.indexes("batch_positions") == {"batch_positions_pkey", "batch_positions_task"}
     assert ended.rows_read("batch_positions") <= LIMIT * 2
     assert ended.buffers < LIMIT * 12
@@ -127,14 +128,14 @@ async def test_what_is_latest_is_told_by_index_wherever_one_looks(
     numbers = list(range(0, LIMIT * EVERY, EVERY))
     exported = await explained(
         line,
-        "exports/ended_by_index",
+        "exports/ended_by_ids",
         org=ORG,
         run=first.run,
         state="failed",
-        numbers=numbers,
+        ids=[first.task(number) for number in numbers],
         bytes_max=1_000_000,
     )
-    assert exported.indexes("jobs") == {"jobs_run_ended"}
+    assert exported.indexes("jobs") == {"jobs_pkey"}
     assert exported.rows_read("jobs") <= LIMIT
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import AsyncIterator
+from random import Random
 from typing import Any
 from uuid import UUID
 
@@ -16,13 +17,13 @@ from coatcheck.domain.ids import new_id, run_queue_key
 from coatcheck.domain.limits import PAGE_RESULTS_BYTES_MAX, RESULT_INLINE_BYTES_MAX
 from coatcheck.domain.states import State
 from coatcheck.encoding import encode
-from coatcheck.products.batches.model import TaskStatus, TaskView
+from coatcheck.products.batches.model import END_STATES, TaskStatus, TaskView
 from coatcheck.products.batches.queries import sql
 from coatcheck.products.batches.task_repository import TaskRepository
 from tests.db.edge_guard import AsyncpgConnection, unguarded
 from tests.db.long_runs import LongRun, put_long_run
 from tests.db.plans import Plan, explain_query
-from tests.db.rows import ORG, write_claims
+from tests.db.rows import ORG, recorded, write_claims
 
 MANY = 40_000
 LIMIT = 50
@@ -100,6 +101,45 @@ async def test_each_status_has_its_tasks_once(
     ]
     if status is not TaskStatus.PENDING:
         assert found == sorted(found, key=lambda task: task.index)
+
+
+async def end_alone(connection: AsyncpgConnection, made: LongRun, index: int, state: State) -> None:
+    """Let a task have ended, by a statement of its own."""
+    async with unguarded(connection):
+        await connection.execute(
+            recorded("""
+            UPDATE jobs
+            SET state = $2::text::job_state, finished_at = now(), expires_at = 'infinity'
+            WHERE id = $1
+            """),
+            made.task(index),
+            state.value,
+        )
+
+
+@pytest.mark.parametrize("status", [TaskStatus.SUCCEEDED, TaskStatus.FAILED])
+async def test_tasks_that_ended_one_by_one_in_any_order_come_once_by_number(
+    connection: AsyncpgConnection, line: Connection, tasks: TaskRepository, status: TaskStatus
+) -> None:
+    chance = Random(7)
+    made = await put_long_run(connection, [State.QUEUED] * 400)
+    ended = chance.sample(range(400), 250)
+    states = {index: chance.choice((State.COMPLETED, State.FAILED)) for index in ended}
+    for index, state in states.items():
+        await end_alone(connection, made, index, state)
+    for limit in (1, 7, 64, 200):
+        found = await all_pages(line, tasks, made, status, limit=limit)
+        assert [task.index for task in found] == sorted(
+            index for index, state in states.items() if state is END_STATES[status]
+        ), limit
+        assert [task.uuid for task in found] == [made.task(task.index) for task in found]
+    first = min(states)
+    every = {"org": ORG, "run": made.run, "state": states[first].value, "result_bytes_max": 1}
+    plan = await line.run(
+        lambda it: explain_query(it, sql, "tasks/ended", **every, after=first + 70, limit=3)
+    )
+    assert plan.rows_read("ended_tasks") <= 3 + 2 * 64
+    assert plan.rows_read("jobs") == 3
 
 
 async def test_a_page_of_waiting_tasks_that_ends_with_the_queue_is_gone_on_with(
@@ -271,7 +311,7 @@ async def test_a_page_reads_what_it_shows_wherever_it_begins(
         "after_id": UUID(int=0),
     }
     asked: dict[str, tuple[str, dict[str, Any]]] = {
-        "ended": ("jobs_run_ended", {"state": "failed", "after": middle}),
+        "ended": ("jobs_pkey", {"state": "failed", "after": middle}),
         "queued": ("jobs_pkey", place),
         "scheduled": ("jobs_pkey", {"after": middle}),
         "running": ("jobs_pkey", {"after": -1}),
@@ -287,6 +327,10 @@ async def test_a_page_reads_what_it_shows_wherever_it_begins(
             {"postponed_of_run"} if name == "scheduled" else set()
         ), name
         assert plan.rows_read("postponed") <= LIMIT, name
+        ended = {"ended_tasks_pkey"} if name == "ended" else set()
+        assert plan.indexes("ended_tasks") == ended, name
+        # A quarter of each block has failed.
+        assert plan.rows_read("ended_tasks") <= (LIMIT + 2 * 64) / 16 + 1, name
     by_ids = await line.run(
         lambda it: explain_query(it, sql, "tasks/by_ids", **common, runs=[long_run.run], ids=ids)
     )

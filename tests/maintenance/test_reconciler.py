@@ -13,6 +13,7 @@ from coatcheck.products.batches.ingest_repository import TaskBlock, encode, inge
 from coatcheck.products.batches.maintenance import RESUBMITS_MAX, IngestReconciler
 from coatcheck.products.batches.model import BatchState, NewPart
 from tests.db.edge_guard import unguarded
+from tests.db.rows import recorded
 from tests.products.batches.ingest_deployment import ORG, OWNER, IngestDeployment
 
 
@@ -32,12 +33,12 @@ async def end_job(deployment: IngestDeployment, part: NewPart, state: str) -> No
     row = await deployment.part_row(part)
     async with unguarded(deployment.sql):
         await deployment.sql.execute(
-            """
+            recorded("""
             UPDATE jobs SET state = $2::text::job_state, payload = NULL, finished_at = now(),
                             expires_at = now() + interval '1 hour', error_code = 'boom',
                             error_message = 'it went off'
             WHERE id = $1
-            """,
+            """),
             row["ingest_job"],
             state,
         )

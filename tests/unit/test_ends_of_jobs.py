@@ -62,6 +62,7 @@ def test_the_parts_of_an_end_are_written_together() -> None:
         "usage/meter",
         "jobs/record_expiries",
         "jobs/record_unsuccessful",
+        "jobs/record_tasks",
         "webhooks/write_deliveries_from_moved",
         "reports/note_attempts",
     ]

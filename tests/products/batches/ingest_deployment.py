@@ -21,6 +21,7 @@ from coatcheck.products.batches.ingest import Ingester, IngestReport, IngestRequ
 from coatcheck.products.batches.model import BatchView, NewBatch, NewPart, list_key
 from coatcheck.products.batches.repository import BatchRepository
 from tests.db.edge_guard import unguarded
+from tests.db.rows import recorded
 from tests.deployment import Deployment
 
 ORG = "acme"
@@ -155,11 +156,11 @@ class IngestDeployment(Deployment):
         """Let tasks have ended, without a worker."""
         async with unguarded(self.sql):
             await self.sql.execute(
-                """
+                recorded("""
                 UPDATE jobs SET state = $3::text::job_state, finished_at = now(),
                                 expires_at = 'infinity', error_code = $4
                 WHERE run_id = $1 AND task_index = ANY ($2)
-                """,
+                """),
                 run,
                 indexes,
                 state,

@@ -277,7 +277,7 @@ async def test_large_results_are_read_a_few_at_a_time(
         run=made.run,
         state="completed",
         after=seen[-1] if seen else -1,
-        rows_max=1_000,
+        limit=1_000,
         bytes_max=250_000,
     ):
         seen += [row["task_index"] for row in rows]
@@ -457,12 +457,15 @@ async def test_a_chunk_reads_its_own_tasks_only(
             run=made.run,
             state="completed",
             after=1_000,
-            rows_max=50,
+            limit=50,
             bytes_max=1_000_000,
         )
     )
-    assert plan.indexes("jobs") == {"jobs_run_ended"}
+    assert plan.indexes("jobs") == {"jobs_pkey"}
     assert plan.rows_read("jobs") == 50
+    assert plan.indexes("ended_tasks") == {"ended_tasks_pkey"}
+    # A seventh of the tasks of each block has completed: a row has nine of them.
+    assert plan.rows_read("ended_tasks") <= (50 + 2 * 64) / 9 + 1
 
 
 def documented(heading: str) -> set[str]:

@@ -26,6 +26,7 @@ from coatcheck.products.batches.model import (
     task_id,
 )
 from tests.db.edge_guard import unguarded
+from tests.db.rows import recorded
 from tests.products.batches.ingest_deployment import ORG, IngestDeployment, new_batch
 from tests.products.batches.recount import counters_equal_recounts
 
@@ -286,10 +287,10 @@ async def end_run(deployment: IngestDeployment, run: UUID, *, cancelled: bool = 
     """Let a run have ended: its tasks that have not are cancelled, and all are counted."""
     async with unguarded(deployment.sql):
         await deployment.sql.execute(
-            """
+            recorded("""
             UPDATE jobs SET state = 'cancelled', finished_at = now(), expires_at = 'infinity'
             WHERE run_id = $1 AND state NOT IN ('completed', 'failed', 'cancelled')
-            """,
+            """),
             run,
         )
     await deployment.sql.execute(

@@ -316,7 +316,7 @@ changed AS (
     RETURNING j.org_id, j.id, j.state, j.endpoint, j.flow, j.failures + j.crashes + 1 AS attempts,
               next.payload_bytes, octet_length(next.result) AS result_bytes, j.run_seconds,
               j.run_id, j.webhook, NULL AS error_code, NULL AS error_message,
-              j.expires_at, j.owner, old.state AS previous
+              j.expires_at, j.owner, j.task_index, old.state AS previous
 ),
 claimed AS (
     UPDATE jobs AS j
@@ -838,7 +838,7 @@ changed AS (
     WHERE j.org_id = next.org_id AND j.id = next.id AND j.lease = next.lease AND next.state IS NOT NULL
     RETURNING j.org_id, j.id, j.state, j.endpoint, j.flow, j.failures + j.crashes AS attempts,
               next.payload_bytes, 0 AS result_bytes, j.run_seconds, j.run_id, j.webhook,
-              j.error_code, j.error_message, j.expires_at, j.owner, old.state AS previous,
+              j.error_code, j.error_message, j.expires_at, j.owner, j.task_index, old.state AS previous,
               CASE next.event
                   WHEN 'release' THEN 'interrupted'
                   WHEN 'unreachable' THEN 'target_unreachable'
@@ -849,8 +849,7 @@ changed AS (
               next.error_code AS attempt_code, next.error_message AS attempt_message, j.dispatched_at,
               coalesce(old.started_at, now() - next.ran_seconds * interval '1 second') AS began_at,
               CASE j.state WHEN 'retrying' THEN j.run_at END AS next_run_at,
-              j.failures + j.crashes + j.interruptions + j.unreachables AS efforts, j.lane, j.run_at,
-              j.task_index
+              j.failures + j.crashes + j.interruptions + j.unreachables AS efforts, j.lane, j.run_at
 ),
 moved AS (
     SELECT c.* FROM changed AS c
@@ -898,7 +897,7 @@ changed AS (
     WHERE j.org_id = next.org_id AND j.id = next.id AND j.lease = next.lease
     RETURNING j.org_id, j.id, j.state, j.endpoint, j.flow, j.failures + j.crashes AS attempts,
               next.payload_bytes, 0 AS result_bytes, j.run_seconds, j.run_id, j.webhook,
-              j.error_code, j.error_message, j.expires_at, j.owner, old.state AS previous, j.lane, j.run_at
+              j.error_code, j.error_message, j.expires_at, j.owner, j.task_index, old.state AS previous, j.lane, j.run_at
 ),
 moved AS (
     SELECT c.* FROM changed AS c

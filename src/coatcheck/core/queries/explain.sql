@@ -375,9 +375,13 @@ FROM (
 WHERE r.endpoint = :endpoint AND (:flow::text IS NULL OR r.flow = :flow) AND r.started_at IS NOT NULL
 
 -- name: recent_task_runs
--- How long the last completed tasks of a run ran, those with the highest numbers.
+-- How long the last completed tasks of a run ran, those with about the highest numbers.
 SELECT date_part('epoch', j.finished_at - j.started_at) AS seconds
-FROM jobs AS j
-WHERE j.org_id = :org AND j.run_id = :run AND j.state = 'completed'
-ORDER BY j.task_index DESC
-LIMIT :rows_max::integer
+FROM (
+    SELECT unnest(t.ids) AS id
+    FROM ended_tasks AS t
+    WHERE t.org_id = :org AND t.run_id = :run AND t.state = 'completed'
+    ORDER BY t.block DESC
+    LIMIT :rows_max::integer
+) AS e
+CROSS JOIN LATERAL (SELECT * FROM jobs AS j WHERE j.org_id = :org AND j.id = e.id OFFSET 0) AS j

@@ -216,7 +216,7 @@ changed AS (
     WHERE j.org_id = next.org_id AND j.id = next.id
     RETURNING j.org_id, j.id, j.state, j.endpoint, j.flow, j.failures + j.crashes AS attempts,
               next.payload_bytes, 0 AS result_bytes, j.run_seconds, j.run_id, j.webhook,
-              j.error_code, j.error_message, j.expires_at, j.owner, old.state AS previous, j.lane, j.run_at
+              j.error_code, j.error_message, j.expires_at, j.owner, j.task_index, old.state AS previous, j.lane, j.run_at
 ),
 asked AS (
     UPDATE jobs AS j
@@ -325,14 +325,14 @@ state = next.state, lease = NULL, run_deadline = NULL, updated_at = now(),
 
 -- name: ended
 -- What is written with every end of a job: its usage, when it expires, where lists find it if it was
--- unsuccessful, its webhook deliveries, and events of the attempt that ended with it. Common table expressions included by every statement that
+-- unsuccessful or a task, its webhook deliveries, and events of the attempt that ended with it. Common table expressions included by every statement that
 -- ends jobs, or may, so that they commit with the end and none can be forgotten
 -- (tests/unit/test_ends_of_jobs.py).
 --
 -- The statement names three sets of rows, each of which may be a selection of the others:
 --
---   changed    the jobs that it may have ended: see usage/meter, jobs/record_expiries and
---              jobs/record_unsuccessful for the columns
+--   changed    the jobs that it may have ended: see usage/meter, jobs/record_expiries,
+--              jobs/record_unsuccessful and jobs/record_tasks for the columns
 --   moved      all jobs whose state it changed: see webhooks/write_deliveries_from_moved
 --   attempts   the attempts that it ended without completing them: see reports/note_attempts;
 --              no_attempts where there is none
@@ -344,6 +344,9 @@ expiring AS (
 ),
 unsuccessful AS (
     /* include jobs/record_unsuccessful */
+),
+tasks AS (
+    /* include jobs/record_tasks */
 ),
 notified AS (
     /* include webhooks/write_deliveries_from_moved */
@@ -378,6 +381,44 @@ INSERT INTO unsuccessful_jobs (org_id, id, state, service_hash, owner_hash)
            hashtextextended(job_service(c.endpoint, c.flow) || c.org_id, 0), hashtext(c.owner)
     FROM changed AS c
     WHERE c.state IN ('failed', 'cancelled') AND c.run_id IS NULL
+
+-- name: record_tasks
+-- Record the tasks that ended in a statement, from `changed` of jobs/ended: lists of a run's tasks find them
+-- by it.
+--
+-- `changed` gives org_id, id, state, run_id, task_index.
+INSERT INTO ended_tasks (org_id, run_id, state, block, numbers, ids)
+    SELECT c.org_id, c.run_id, c.state, c.task_index / 64, array_agg(c.task_index), array_agg(c.id)
+    FROM changed AS c
+    WHERE c.run_id IS NOT NULL AND c.state IN ('completed', 'failed', 'cancelled')
+    GROUP BY c.org_id, c.run_id, c.state, c.task_index / 64
+
+-- name: ended_tasks
+-- The numbers and ids of the first tasks of a run that ended in a state, after a number: included by
+-- statements that read those tasks in order.
+--
+-- Reads the blocks in order, until it has 64 tasks more than wanted: of the last block it may have read a
+-- part only, but all that is wanted comes before that part.
+--
+-- :state  state   :after  after this number   :limit  tasks
+SELECT e.number, e.id
+FROM (
+    SELECT b.number, b.id
+    FROM (/* include jobs/blocks_of_ended_tasks */) AS b
+    WHERE b.number > :after
+    LIMIT :limit::integer + 64
+) AS e
+ORDER BY e.number
+LIMIT :limit
+
+-- name: blocks_of_ended_tasks
+-- The numbers and ids of a run's tasks that ended in a state, from the block of :after on, in the order of
+-- their blocks: included by ended_tasks and by those that select some of the tasks.
+SELECT unnest(t.numbers) AS number, unnest(t.ids) AS id
+FROM ended_tasks AS t
+WHERE t.org_id = :org AND t.run_id = :run::uuid AND t.state = :state::text::job_state
+  AND t.block >= (:after::integer + 1) / 64
+ORDER BY t.block
 
 -- name: no_attempts
 -- The `attempts` of a statement that ends jobs only when they have completed, or have not begun: its

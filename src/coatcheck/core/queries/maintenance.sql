@@ -21,7 +21,7 @@ changed AS (
     WHERE j.org_id = next.org_id AND j.id = next.id
     RETURNING j.org_id, j.id, j.lane, j.request_id, j.state, j.endpoint, j.flow,
               j.failures + j.crashes AS attempts, next.payload_bytes, 0 AS result_bytes, j.run_seconds, j.run_id, j.webhook,
-              j.error_code, j.error_message, j.expires_at, j.owner, old.state AS previous, j.run_at
+              j.error_code, j.error_message, j.expires_at, j.owner, j.task_index, old.state AS previous, j.run_at
 ),
 moved AS (
     SELECT c.* FROM changed AS c
@@ -105,13 +105,12 @@ changed AS (
     WHERE j.org_id = next.org_id AND j.id = next.id AND j.lease = next.lease
     RETURNING j.org_id, j.id, j.lane, j.request_id, j.state, j.endpoint, j.flow,
               j.failures + j.crashes AS attempts, next.payload_bytes, 0 AS result_bytes, j.run_seconds, j.run_id, j.webhook,
-              j.error_code, j.error_message, j.expires_at, j.owner, old.state AS previous,
+              j.error_code, j.error_message, j.expires_at, j.owner, j.task_index, old.state AS previous,
               'failed' AS outcome, 'timed_out' AS attempt_code,
               'ran long past its deadline' AS attempt_message, j.dispatched_at,
               old.started_at AS began_at,
               CASE j.state WHEN 'retrying' THEN j.run_at END AS next_run_at,
-              j.failures + j.crashes + j.interruptions + j.unreachables AS efforts, j.run_at,
-              j.task_index
+              j.failures + j.crashes + j.interruptions + j.unreachables AS efforts, j.run_at
 ),
 moved AS (
     SELECT c.* FROM changed AS c
@@ -374,12 +373,11 @@ changed AS (
     WHERE j.org_id = next.org_id AND j.id = next.id AND j.lease = next.lease
     RETURNING j.org_id, j.id, j.lane, j.request_id, j.state, j.endpoint, j.flow,
               j.failures + j.crashes AS attempts, next.payload_bytes, 0 AS result_bytes, j.run_seconds, j.run_id, j.webhook,
-              j.error_code, j.error_message, j.expires_at, j.owner, old.state AS previous,
+              j.error_code, j.error_message, j.expires_at, j.owner, j.task_index, old.state AS previous,
               'crashed' AS outcome, 'worker_lost' AS attempt_code,
               next.reason AS attempt_message, j.dispatched_at, old.started_at AS began_at,
               CASE j.state WHEN 'retrying' THEN j.run_at END AS next_run_at,
-              j.failures + j.crashes + j.interruptions + j.unreachables AS efforts, j.run_at,
-              j.task_index
+              j.failures + j.crashes + j.interruptions + j.unreachables AS efforts, j.run_at
 ),
 moved AS (
     SELECT c.* FROM changed AS c

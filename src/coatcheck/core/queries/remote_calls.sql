@@ -183,7 +183,7 @@ changed AS (
     RETURNING j.org_id, j.id, j.state, j.endpoint, j.flow, j.failures + j.crashes + 1 AS attempts,
               next.payload_bytes, octet_length(j.result) AS result_bytes, j.run_seconds,
               j.run_id, j.webhook, NULL AS error_code, NULL AS error_message,
-              j.expires_at, j.owner, old.state AS previous
+              j.expires_at, j.owner, j.task_index, old.state AS previous
 ),
 filed AS (
     INSERT INTO artifacts (org_id, job_id, name, blob_key, media_type, bytes, sha256)

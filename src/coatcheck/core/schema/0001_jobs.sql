@@ -212,9 +212,6 @@ CREATE INDEX jobs_listed ON jobs (
 -- The retries of a job.
 CREATE INDEX jobs_retries ON jobs (org_id, retry_of) WHERE retry_of IS NOT NULL;
 
--- A run's ended tasks by state, in order.
-CREATE INDEX jobs_run_ended ON jobs (org_id, run_id, state, task_index)
-    WHERE run_id IS NOT NULL AND state IN ('completed', 'failed', 'cancelled');
 
 -- Ended jobs by the time when they expire: what retention walks. The statement that ends jobs writes a
 -- row for each organisation and time (jobs/record_expiries), and not an index entry for each job. Tasks, which
@@ -253,6 +250,29 @@ CREATE TABLE unsuccessful_jobs (
 
 -- Those of an owner and a service, newest first.
 CREATE INDEX unsuccessful_jobs_listed ON unsuccessful_jobs (service_hash, owner_hash, state, id);
+
+-- The ended tasks of runs, for lists of those that ended in a state, in the order of their numbers. The
+-- statement that ends tasks writes a row for each run, state and block of 64 numbers (jobs/record_tasks),
+-- so tasks that were claimed together cost a share of a row. Whoever deletes tasks deletes the rows.
+--
+-- A block may have many rows, one for each statement, in any order. Blocks are in order, and none has more
+-- than 64 tasks: whoever reads 64 tasks more than wanted has all of those wanted (jobs/ended_tasks). A full
+-- row stays below the 2 kB from which values are stored out of line.
+CREATE TABLE ended_tasks (
+    org_id  text COLLATE "C" NOT NULL,
+    run_id  uuid NOT NULL,
+    state   job_state NOT NULL CHECK (state IN ('completed', 'failed', 'cancelled')),
+    -- The number of a task divided by 64.
+    block   integer NOT NULL,
+    seq     bigint GENERATED ALWAYS AS IDENTITY,
+    -- The numbers of tasks, and their ids in the same order.
+    numbers integer[] NOT NULL,
+    ids     uuid[] NOT NULL CHECK (cardinality(ids) = cardinality(numbers)),
+    PRIMARY KEY (org_id, run_id, state, block, seq)
+) WITH (
+    autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000,
+    autovacuum_vacuum_cost_delay = 1
+);
 
 -- Where to look for held jobs: a row for each lease and organisation, with the jobs that were claimed.
 --

@@ -43,6 +43,7 @@ from coatcheck.products.batches.model import (
     RunPlace,
     TaskStatus,
     export_key,
+    task_id,
 )
 from coatcheck.products.batches.queries import sql
 from coatcheck.products.batches.task_repository import earlier_runs, latest_ended
@@ -423,7 +424,7 @@ class _Content:
             run=run.uuid,
             state=state.value,
             after=after,
-            rows_max=_ROWS_MAX,
+            limit=_ROWS_MAX,
             bytes_max=_CHUNK_BYTES,
         )
         return rows, rows[-1]["task_index"] if rows else None
@@ -441,11 +442,11 @@ class _Content:
             return [], scanned.last if scanned.more else None
         rows = await sql.fetch(
             self._db,
-            "exports/ended_by_index",
+            "exports/ended_by_ids",
             org=org,
             run=run.uuid,
             state=state.value,
-            numbers=scanned.latest,
+            ids=[UUID(bytes=task_id(run.uuid, number)) for number in scanned.latest],
             bytes_max=_CHUNK_BYTES,
         )
         return rows, scanned.last if len(rows) == len(scanned.latest) else rows[-1]["task_index"]

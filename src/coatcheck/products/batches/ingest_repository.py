@@ -367,8 +367,8 @@ async def select_ended(
         run=run,
         state=state.value,
         error_codes=list(error_codes) or None,
-        first=first,
-        tasks_max=tasks_max,
+        after=first - 1,
+        limit=tasks_max,
     )
     return [row[0] for row in rows]
 

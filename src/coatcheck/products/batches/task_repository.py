@@ -253,7 +253,9 @@ class TaskRepository:
                 "tasks/latest_failures",
                 org=view.org,
                 **_place(view, run)._asdict(),
-                scanned_max=left,
+                state=State.FAILED.value,
+                after=_START.index,
+                limit=left,
             )
             left -= sum(row["seen"] for row in rows)
             counts.update({row["code"]: row["tasks"] for row in rows if row["tasks"]})
@@ -267,7 +269,9 @@ class TaskRepository:
             "tasks/failures",
             org=view.org,
             run=run.uuid,
-            tasks_max=FAILURES_COUNTED_MAX,
+            state=State.FAILED.value,
+            after=_START.index,
+            limit=FAILURES_COUNTED_MAX,
             codes_max=_CODES_MAX,
         )
         counted = int(rows[0]["counted"]) if rows else 0
@@ -383,7 +387,7 @@ async def latest_ended(
         state=state.value,
         error_codes=list(error_codes) or None,
         after=after,
-        scanned_max=scanned_max,
+        limit=scanned_max,
     )
     return ScannedTasks(
         [row["task_index"] for row in rows if row["is_latest"]],

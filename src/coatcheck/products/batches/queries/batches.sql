@@ -206,6 +206,13 @@ hidden AS (
 )
 SELECT d.id FROM deleted AS d
 
+-- name: ended_tasks
+-- The tasks of a run that ended in one of :states, in no order: included by has_latest and has_selected.
+SELECT unnest(t.numbers) AS task_index, unnest(t.ids) AS id
+        FROM ended_tasks AS t
+        WHERE t.org_id = :org AND t.run_id = :run
+          AND t.state = ANY (:states::text[]::job_state[])
+
 -- name: find_existing
 -- The batch that prevented an insert: it has the same id (our own statement, sent twice), or the same
 -- idempotency key. Without :batch, the one that holds the key.
@@ -258,25 +265,22 @@ ORDER BY r.number
 -- one of these error codes.
 SELECT EXISTS (
     SELECT
-    FROM jobs AS seen
+    FROM (
+        SELECT e.task_index
+        FROM (/* include batches/ended_tasks */) AS e
+        WHERE /* include tasks/has_code */
+    ) AS seen
     LEFT JOIN batch_positions AS own
         ON own.org_id = :org AND own.run_id = :run AND own.task_index = seen.task_index
-    WHERE seen.org_id = :org AND seen.run_id = :run AND seen.run_id IS NOT NULL
-      AND seen.state IN ('completed', 'failed', 'cancelled')
-      AND seen.state = ANY (:states::text[]::job_state[])
-      AND (:error_codes::text[] IS NULL OR seen.error_code = ANY (:error_codes))
-      AND /* include tasks/is_latest */
+    WHERE /* include tasks/is_latest */
 )
 
 -- name: has_selected
 -- Whether a run has a task that ended in one of these states, with one of these error codes.
 SELECT EXISTS (
     SELECT
-    FROM jobs AS j
-    WHERE j.org_id = :org AND j.run_id = :run AND j.run_id IS NOT NULL
-      AND j.state IN ('completed', 'failed', 'cancelled')
-      AND j.state = ANY (:states::text[]::job_state[])
-      AND (:error_codes::text[] IS NULL OR j.error_code = ANY (:error_codes))
+    FROM (/* include batches/ended_tasks */) AS e
+    WHERE /* include tasks/has_code */
 )
 
 -- name: list

@@ -62,27 +62,24 @@ USING unnest(:orgs::text[], :ids::uuid[]) AS gone (org_id, id)
 WHERE e.org_id = gone.org_id AND e.id = gone.id
 
 -- name: ended
--- A chunk of a run's tasks that ended in one state, in order: one range of jobs_run_ended. At most
--- :rows_max rows, and those of chunk.
+-- A chunk of a run's tasks that ended in one state, in order: one range of ended_tasks. At most :limit rows,
+-- and those of chunk.
 WITH ended AS (
-    SELECT *
-    FROM jobs
-    WHERE org_id = :org AND run_id = :run AND state IN ('completed', 'failed', 'cancelled')
-      AND state = :state::text::job_state AND task_index > :after::integer
-    ORDER BY task_index
-    LIMIT :rows_max
+    SELECT j.*
+    FROM (/* include coatcheck.core:jobs/ended_tasks */) AS e
+    CROSS JOIN LATERAL (SELECT * FROM jobs AS j WHERE j.org_id = :org AND j.id = e.id OFFSET 0) AS j
+    ORDER BY e.number
 )
 /* include exports/tasks_of_chunk */
 
--- name: ended_by_index
--- Tasks of a run by their numbers, which ended in one state, as ended: one range of jobs_run_ended, or
--- single keys of it.
+-- name: ended_by_ids
+-- Tasks of a run by their ids, which ended in one state, as ended.
 WITH ended AS (
-    SELECT *
-    FROM jobs
-    WHERE org_id = :org AND run_id = :run AND state IN ('completed', 'failed', 'cancelled')
-      AND state = :state::text::job_state AND task_index = ANY (:numbers::integer[])
-    ORDER BY task_index
+    SELECT j.*
+    FROM unnest(:ids::uuid[]) AS wanted (id)
+    CROSS JOIN LATERAL (SELECT * FROM jobs AS j WHERE j.org_id = :org AND j.id = wanted.id OFFSET 0) AS j
+    WHERE j.run_id = :run AND j.state = :state::text::job_state
+    ORDER BY j.task_index
 )
 /* include exports/tasks_of_chunk */
 

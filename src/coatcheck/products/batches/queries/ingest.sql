@@ -324,14 +324,16 @@ SELECT r.tasks FROM part AS p CROSS JOIN run AS r
 
 -- name: select_ended
 -- The numbers of a run's next tasks that ended in one state, with one of some error codes.
-SELECT j.task_index
-FROM jobs AS j
-WHERE j.org_id = :org AND j.run_id = :run AND j.run_id IS NOT NULL
-  AND j.state IN ('completed', 'failed', 'cancelled')
-  AND j.state = :state::text::job_state AND j.task_index >= :first::integer
-  AND (:error_codes::text[] IS NULL OR j.error_code = ANY (:error_codes))
-ORDER BY j.task_index
-LIMIT :tasks_max::integer
+-- jobs/ended_tasks says why it reads 64 more.
+SELECT n.number
+FROM (
+    SELECT e.number
+    FROM (/* include coatcheck.core:jobs/blocks_of_ended_tasks */) AS e
+    WHERE e.number > :after AND /* include tasks/has_code */
+    LIMIT :limit::integer + 64
+) AS n
+ORDER BY n.number
+LIMIT :limit
 
 -- name: set_job
 -- Record the job that ingests a part.

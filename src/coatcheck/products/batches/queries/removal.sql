@@ -51,7 +51,7 @@ changed AS (
     WHERE j.org_id = next.org_id AND j.id = next.id
     RETURNING j.org_id, j.id, j.lane, j.state, j.endpoint, j.flow, j.failures + j.crashes AS attempts,
               next.payload_bytes, 0 AS result_bytes, j.run_seconds, j.run_id, j.webhook,
-              j.error_code, j.error_message, j.expires_at, j.owner, old.state AS previous, j.run_at
+              j.error_code, j.error_message, j.expires_at, j.owner, j.task_index, old.state AS previous, j.run_at
 ),
 moved AS (
     SELECT c.* FROM changed AS c
@@ -136,6 +136,11 @@ jobs_gone AS (
 ),
 events_gone AS (
     DELETE FROM job_events AS e USING old AS o WHERE e.org_id = o.org_id AND e.job_id = o.id
+),
+ends_gone AS (
+    DELETE FROM ended_tasks AS t USING moved AS m
+    WHERE t.org_id = m.org_id AND t.run_id = :run
+      AND t.state IN ('completed', 'failed', 'cancelled') AND t.block >= (:tasks_after + 63) / 64
 ),
 positions_gone AS (
     DELETE FROM batch_positions AS p USING moved AS m

@@ -17,27 +17,21 @@ WHERE r.org_id = :org AND r.group_id = :batch AND r.number < :before
 ORDER BY r.number
 
 -- name: ended
--- A run's tasks that ended in one state, in order: one range of jobs_run_ended. The states are listed
--- so that the predicate of the index holds for every :state.
+-- A run's tasks that ended in one state, in order: one range of ended_tasks.
 SELECT /* include tasks/view_columns */
-FROM jobs AS j
-WHERE j.org_id = :org AND j.run_id = :run AND j.state IN ('completed', 'failed', 'cancelled')
-  AND j.state = :state::text::job_state AND j.task_index > :after::integer
-ORDER BY j.task_index
-LIMIT :limit
+FROM (/* include coatcheck.core:jobs/ended_tasks */) AS e
+CROSS JOIN LATERAL (SELECT * FROM jobs AS j WHERE j.org_id = :org AND j.id = e.id OFFSET 0) AS j
+ORDER BY e.number
 
 -- name: failures
--- Counts of a run's failed tasks by error code, most frequent first. Reads one range of jobs_run_ended,
--- in the order of the tasks' numbers, up to a limit: a run of millions costs no more than one of
+-- Counts of a run's failed tasks by error code, most frequent first. Reads one range of ended_tasks, in the
+-- order of the tasks' numbers, up to a limit: a run of millions costs no more than one of
 -- thousands.
 SELECT f.error_code AS code, count(*) AS tasks, sum(count(*)) OVER () AS counted
 FROM (
     SELECT coalesce(j.error_code, '') AS error_code
-    FROM jobs AS j
-    WHERE j.org_id = :org AND j.run_id = :run AND j.state IN ('completed', 'failed', 'cancelled')
-      AND j.state = 'failed'
-    ORDER BY j.task_index
-    LIMIT :tasks_max
+    FROM (/* include coatcheck.core:jobs/ended_tasks */) AS e
+    CROSS JOIN LATERAL (SELECT * FROM jobs AS j WHERE j.org_id = :org AND j.id = e.id OFFSET 0) AS j
 ) AS f
 GROUP BY f.error_code
 ORDER BY tasks DESC, code
@@ -50,6 +44,14 @@ SELECT /* include tasks/view_columns */, j.payload AS input
 FROM jobs AS j
 JOIN runs AS r ON r.org_id = j.org_id AND r.id = j.run_id AND r.group_id = :batch
 WHERE j.org_id = :org AND j.id = :task
+
+-- name: has_code
+-- Whether an ended task `e` has one of :error_codes; NULL asks for none, and reads no job.
+(:error_codes::text[] IS NULL OR coalesce((
+           SELECT j.error_code = ANY (:error_codes)
+           FROM jobs AS j
+           WHERE j.org_id = :org AND j.id = e.id
+       ), false))
 
 -- name: is_latest
 -- Whether no later run has repeated a task `seen` of a run. `own` has its position, if that is not its
@@ -72,17 +74,11 @@ coalesce(own.position, seen.task_index) >= :mirrored_after::integer
 
 -- name: latest_ended
 -- A run's tasks that ended in one state, in order, and which of them are the latest of their position.
--- Scans a limited part of one range of jobs_run_ended, however few of its tasks are the latest.
+-- Scans a limited part of one range of ended_tasks, however few of its tasks are the latest.
 SELECT seen.task_index, seen.is_wanted AND /* include tasks/is_latest */ AS is_latest
 FROM (
-    SELECT j.task_index,
-           :error_codes::text[] IS NULL OR coalesce(j.error_code = ANY (:error_codes), false)
-               AS is_wanted
-    FROM jobs AS j
-    WHERE j.org_id = :org AND j.run_id = :run AND j.state IN ('completed', 'failed', 'cancelled')
-      AND j.state = :state::text::job_state AND j.task_index > :after::integer
-    ORDER BY j.task_index
-    LIMIT :scanned_max
+    SELECT e.number AS task_index, /* include tasks/has_code */ AS is_wanted
+    FROM (/* include coatcheck.core:jobs/ended_tasks */) AS e
 ) AS seen
 LEFT JOIN batch_positions AS own
     ON own.org_id = :org AND own.run_id = :run AND own.task_index = seen.task_index
@@ -95,12 +91,9 @@ SELECT seen.error_code AS code,
        count(*) FILTER (WHERE /* include tasks/is_latest */) AS tasks,
        count(*) AS seen
 FROM (
-    SELECT j.task_index, coalesce(j.error_code, '') AS error_code
-    FROM jobs AS j
-    WHERE j.org_id = :org AND j.run_id = :run AND j.state IN ('completed', 'failed', 'cancelled')
-      AND j.state = 'failed'
-    ORDER BY j.task_index
-    LIMIT :scanned_max
+    SELECT e.number AS task_index, coalesce(j.error_code, '') AS error_code
+    FROM (/* include coatcheck.core:jobs/ended_tasks */) AS e
+    CROSS JOIN LATERAL (SELECT * FROM jobs AS j WHERE j.org_id = :org AND j.id = e.id OFFSET 0) AS j
 ) AS seen
 LEFT JOIN batch_positions AS own
     ON own.org_id = :org AND own.run_id = :run AND own.task_index = seen.task_index
