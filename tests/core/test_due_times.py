@@ -42,6 +42,9 @@ async def let_pass(connection: AsyncpgConnection, job_id: UUID, seconds: float) 
         ),
         put_off AS (
             UPDATE postponed SET run_at = run_at - $2 * interval '1 second' WHERE id = $1
+        ),
+        looks AS (
+            UPDATE start_deadlines SET due_at = due_at - $2 * interval '1 second' WHERE id = $1
         )
         UPDATE queue SET run_at = run_at - $2 * interval '1 second' WHERE id = $1
         """,
@@ -146,4 +149,4 @@ async def expire(worker: Claimer) -> list[UUID]:
     expired = await maintenance.expire_waiting(
         worker.line, keep_failed_seconds=KEEP_FAILED_SECONDS, rows_max=ROWS_MAX
     )
-    return [job.uuid for job in expired]
+    return [job.uuid for job in expired.jobs]

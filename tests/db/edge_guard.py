@@ -1,7 +1,7 @@
 """Triggers, for tests only, that refuse every step the domain's table does not know, and a commit
 that leaves a queued job where no claim finds it, a lease that no row of ``claims`` leads to, a
-staged or retrying job without its row of ``postponed``, or an unsuccessful job or an ended task
-where no list finds it.
+staged or retrying job without its row of ``postponed``, a start deadline that nobody looks at, or
+an unsuccessful job or an ended task where no list finds it.
 
 They stand in the template database, so every test that uses the `dsn` fixture runs under it:
 whatever statement makes an illegal step, in whatever test, fails there and then.
@@ -48,7 +48,9 @@ async def remove(connection: AsyncpgConnection) -> None:
         "DROP TRIGGER only_named_leases ON jobs; DROP TRIGGER only_rows_without_leases ON claims;"
         "DROP TRIGGER postponed_jobs_are_found ON jobs;"
         "DROP TRIGGER only_rows_of_postponed_jobs ON postponed;"
-        "DROP TRIGGER postponed_rows_go ON jobs"
+        "DROP TRIGGER postponed_rows_go ON jobs;"
+        "DROP TRIGGER start_deadlines_are_looked_at ON jobs;"
+        "DROP TRIGGER only_rows_to_look_at ON start_deadlines"
     )
 
 
@@ -245,6 +247,40 @@ def _statements() -> str:
         DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
         WHEN (NEW.state IN ('completed', 'failed', 'cancelled') AND NEW.run_id IS NOT NULL)
         EXECUTE FUNCTION refuse_unlisted_task();
+
+        CREATE FUNCTION refuse_unwatched_job() RETURNS trigger LANGUAGE plpgsql AS $$
+        DECLARE
+            org text;
+            job uuid;
+        BEGIN
+            IF TG_OP = 'DELETE' THEN
+                org := OLD.org_id; job := OLD.id;
+            ELSE
+                org := NEW.org_id; job := NEW.id;
+            END IF;
+            IF EXISTS (
+                SELECT FROM jobs AS j
+                WHERE j.org_id = org AND j.id = job AND j.start_deadline IS NOT NULL
+                  AND j.state NOT IN ('completed', 'failed', 'cancelled')
+                  AND NOT EXISTS (
+                      SELECT FROM start_deadlines AS d
+                      WHERE d.org_id = j.org_id AND d.id = j.id
+                        AND d.due_at <= greatest(j.start_deadline, now() + interval '1 minute')
+                  )
+            ) THEN
+                RAISE EXCEPTION 'nobody looks whether the job % has started', job;
+            END IF;
+            RETURN NULL;
+        END $$;
+
+        CREATE CONSTRAINT TRIGGER start_deadlines_are_looked_at
+        AFTER INSERT OR UPDATE OF start_deadline ON jobs
+        DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.start_deadline IS NOT NULL)
+        EXECUTE FUNCTION refuse_unwatched_job();
+
+        CREATE CONSTRAINT TRIGGER only_rows_to_look_at AFTER UPDATE OR DELETE ON start_deadlines
+        DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+        EXECUTE FUNCTION refuse_unwatched_job();
     """
 
 

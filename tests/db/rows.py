@@ -43,13 +43,14 @@ async def connected(dsn: str) -> AsyncIterator[AsyncpgConnection]:
 
 def recorded(write: str) -> str:
     """A statement that writes jobs, with what the product writes beside them: the queue of those
-    that are queued then, the rows of those that wait for a time, when those expire that have ended,
-    and where lists find those that were unsuccessful, and ended tasks."""
+    that are queued then, the rows of those that wait for a time or have a start deadline, when
+    those expire that have ended, and where lists find those that were unsuccessful, and ended
+    tasks."""
     return f"""
         WITH changed AS (
             {write}
             RETURNING org_id, id, lane, endpoint, flow, owner, run_at, state, run_id, expires_at,
-                      task_index, error_code
+                      task_index, error_code, start_deadline
         ),
         queued AS (SELECT c.* FROM changed AS c WHERE c.state = 'queued'),
         added AS ({sql("queue/add")}),
@@ -58,6 +59,12 @@ def recorded(write: str) -> str:
         postponed_no_more AS (
             DELETE FROM postponed AS p USING changed AS c
             WHERE p.org_id = c.org_id AND p.id = c.id AND c.state NOT IN ('staged', 'retrying')
+        ),
+        start_deadlines_now AS (
+            INSERT INTO start_deadlines (org_id, id, due_at)
+            SELECT c.org_id, c.id, c.start_deadline FROM changed AS c
+            WHERE c.start_deadline IS NOT NULL
+            ON CONFLICT (org_id, id) DO UPDATE SET due_at = excluded.due_at
         ),
         expiring AS ({sql("jobs/record_expiries")}),
         unsuccessful AS ({sql("jobs/record_unsuccessful")})
@@ -122,6 +129,21 @@ async def expire(database: AsyncpgConnection | Connection, *jobs: UUID) -> None:
         UPDATE job_expiries SET expires_at = now() - interval '1 second' WHERE ids && $1::uuid[]
         """,
         jobs,
+    )
+
+
+async def miss_start(connection: AsyncpgConnection, job: UUID) -> None:
+    """Let a job have missed its start deadline."""
+    await connection.execute(
+        """
+        WITH late AS (
+            UPDATE jobs SET start_deadline = now() - interval '1 minute' WHERE id = $1
+            RETURNING org_id, id, start_deadline
+        )
+        INSERT INTO start_deadlines (org_id, id, due_at) SELECT * FROM late
+        ON CONFLICT (org_id, id) DO UPDATE SET due_at = excluded.due_at
+        """,
+        job,
     )
 
 

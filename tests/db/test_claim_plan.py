@@ -30,6 +30,9 @@ LIVE = 2 * ROOM + 3 * OF_EACH_KIND
 
 LONG_AGO = datetime.now(UTC) - timedelta(hours=1)
 
+LED_TO = ("jobs", "queue", "postponed", "start_deadlines")
+"""The table, and those that name its jobs."""
+
 FINISHED_UNKNOWN = 3_000
 """History of which nobody has told the planner yet."""
 
@@ -212,7 +215,7 @@ async def statements(
         "expire": Statement(
             upkeep,
             *sql.bound("maintenance/expire_waiting", keep_seconds=keep, rows_max=200),
-            "jobs_start_deadline",
+            "start_deadlines_due",
             n,
         ),
         "prune": Statement(upkeep, *sql.bound("maintenance/prune", rows_max=n), "jobs_pkey", n),
@@ -260,7 +263,7 @@ async def test_a_million_finished_jobs_make_no_hot_statement_read_more(
         after, 0
     )
     for name, statement in statements.items():
-        assert statement.index in after[name].indexes("jobs", "queue", "postponed"), name
+        assert statement.index in after[name].indexes(*LED_TO), name
         assert statement.claims in {"", *after[name].indexes("claims")}, name
         assert after[name].sequential_scans("claims") == 0, name
     # It finds a row, and finds it again to change it; the claim also asks who has work.
@@ -306,7 +309,7 @@ async def test_a_statement_goes_by_its_index_before_anything_is_known_of_the_tab
     assert await connection.fetchval(known) == 0
     for name, statement in statements.items():
         plan = await statement.plan()
-        assert statement.index in plan.indexes("jobs", "queue", "postponed"), name
+        assert statement.index in plan.indexes(*LED_TO), name
         assert plan.sequential_scans("jobs") == 0, name
         assert plan.rows_read("jobs") <= 2 * statement.finds + 2 * ORGS, name
         assert name != "prune" or finds_expiries_by_index(plan)

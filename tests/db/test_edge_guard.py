@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import asyncpg
 import pytest
 
@@ -128,6 +130,20 @@ async def test_a_job_that_waits_for_a_time_without_its_row_is_refused_at_the_com
     ):
         with pytest.raises(asyncpg.RaiseError, match="its row of postponed do not agree"):
             await connection.execute(statement)
+
+
+async def test_a_start_deadline_that_nobody_looks_at_is_refused_at_the_commit(
+    connection: AsyncpgConnection,
+) -> None:
+    await put_job(connection, State.QUEUED, start_deadline=datetime.now(UTC) + timedelta(hours=1))
+    for statement in (
+        "UPDATE jobs SET start_deadline = now()",
+        "UPDATE start_deadlines SET due_at = now() + interval '2 hours'",
+        "DELETE FROM start_deadlines",
+    ):
+        with pytest.raises(asyncpg.RaiseError, match="nobody looks whether the job"):
+            await connection.execute(statement)
+    await connection.execute("UPDATE start_deadlines SET due_at = now()")
 
 
 async def test_a_job_that_waits_no_more_and_keeps_its_row_is_refused(

@@ -21,7 +21,7 @@ from coatcheck.db.connection import PINNED_PLANS, Connection
 from coatcheck.domain.errors import DatabaseUnavailable, OutcomeUnknown
 from coatcheck.domain.lanes import Lane, LanePolicy
 from coatcheck.domain.retry import Backoff
-from coatcheck.maintenance.jobs import Rescuer
+from coatcheck.maintenance.jobs import Expirer, Rescuer
 from coatcheck.maintenance.loop import Loop
 from coatcheck.settings import Settings
 from tests.all_products import maintenance
@@ -52,6 +52,7 @@ _LANES: Final = {
 }
 
 
+_LOOK_AGAIN: Final = "UPDATE start_deadlines SET due_at = now() WHERE due_at > now()"
 _MOMENTS: Final = """
     SELECT c.table_name, array_agg(c.column_name::text ORDER BY c.column_name) AS columns
     FROM information_schema.columns AS c
@@ -98,6 +99,10 @@ class SteppedDeployment:
 
     def tick(self, kind: type[Loop]) -> None:
         """Have the upkeep loop of this kind do what it does each time."""
+        if kind is Expirer:
+            # A job that ran at the last look may wait again: as if the seconds until the next one
+            # had passed.
+            self.do(self.connection.execute(_LOOK_AGAIN))
         try:
             self.do(self.loop(kind).tick())
         except (DatabaseUnavailable, OutcomeUnknown):

@@ -67,6 +67,7 @@ TABLES: Final = (
     "jobs",
     "queue",
     "postponed",
+    "start_deadlines",
     "job_expiries",
     "claims",
     "workers",

@@ -44,6 +44,7 @@ TABLES: Final = (
     "jobs",
     "queue",
     "postponed",
+    "start_deadlines",
     "job_expiries",
     "claims",
     "workers",

@@ -206,7 +206,7 @@ class Expirer(Loop):
             keep_failed_seconds=self._keep_failed_seconds,
             rows_max=_EXPIRE_ROWS_MAX,
         )
-        for job in (*late, *overrun):
+        for job in (*late.jobs, *overrun):
             self._job_stats.moved(job.org, job.lane, job.state, code=job.error_code)
             log_end(job)
         for job in overrun:
@@ -217,6 +217,6 @@ class Expirer(Loop):
                 )
             if job.state is State.FAILED:
                 alerts.sound(job.uuid, job.endpoint, job.request_id)
-        if late or overrun:
-            self._notifier.notify(CHANGED, {job.uuid.hex for job in (*late, *overrun)})
-        return 0.0 if _EXPIRE_ROWS_MAX in (len(late), len(overrun)) else _TICK_SECONDS
+        if ended := {job.uuid.hex for job in (*late.jobs, *overrun)}:
+            self._notifier.notify(CHANGED, ended)
+        return 0.0 if _EXPIRE_ROWS_MAX in (late.rows, len(overrun)) else _TICK_SECONDS

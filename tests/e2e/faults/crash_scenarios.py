@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from coatcheck import State, Ticket
 from tests.child_process import ChildProcess
-from tests.db.rows import expire, holding
+from tests.db.rows import expire, holding, miss_start
 from tests.deployment import Deployment, lane_seconds
 from tests.e2e.faults.roles import payload, start_role
 from tests.e2e.faults.services import lab
@@ -86,9 +86,7 @@ async def _is_due(deployment: Deployment, ticket: Ticket) -> None:
 
 
 async def _should_have_started(deployment: Deployment, ticket: Ticket) -> None:
-    await deployment.sql.execute(
-        "UPDATE jobs SET start_deadline = now() - interval '1 minute' WHERE id = $1", ticket.uuid
-    )
+    await miss_start(deployment.sql, ticket.uuid)
 
 
 async def _was_kept_long_enough(deployment: Deployment, ticket: Ticket) -> None:

@@ -30,7 +30,8 @@ put_off AS (
 ),
 put_off_now AS (
     /* include postponed/add */
-)
+),
+/* include start_deadlines/add */
 
 -- name: insert
 -- Insert the rows of new jobs. ON CONFLICT covers both the idempotency key and the id: a statement whose
@@ -69,7 +70,7 @@ CROSS JOIN LATERAL (
     ) AS at
 ) AS due
 ON CONFLICT DO NOTHING
-RETURNING org_id, id, lane, endpoint, flow, run_at, state = 'staged' AS is_staged
+RETURNING org_id, id, lane, endpoint, flow, run_at, state = 'staged' AS is_staged, start_deadline
 
 -- name: lane_of
 -- The lane that `s` names: spelt out because casting text to an enum reads the catalogue for every row.

@@ -48,6 +48,13 @@ class Rescued:
 
 
 @dataclass(frozen=True, slots=True)
+class Expired:
+    jobs: list[Rescued]
+    rows: int
+    """How many deadlines were looked at, also of jobs that have ended or run."""
+
+
+@dataclass(frozen=True, slots=True)
 class DueJob:
     uuid: UUID
     endpoint: str
@@ -118,9 +125,7 @@ async def prune_workers(db: Connection) -> None:
     await sql.fetch(db, "maintenance/prune_workers")
 
 
-async def expire_waiting(
-    db: Connection, *, keep_failed_seconds: int, rows_max: int
-) -> list[Rescued]:
+async def expire_waiting(db: Connection, *, keep_failed_seconds: int, rows_max: int) -> Expired:
     """Fail jobs that did not start before their deadline."""
     rows = await query_or_die(
         db,
@@ -130,7 +135,8 @@ async def expire_waiting(
         keep_seconds=keep_failed_seconds,
         rows_max=rows_max,
     )
-    return [*map(Rescued.of, rows)]
+    failed = [Rescued.of(row) for row in rows if row["id"] is not None]
+    return Expired(failed, rows[0]["rows"])
 
 
 async def fail_overrun(

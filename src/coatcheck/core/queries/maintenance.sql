@@ -4,21 +4,37 @@ SELECT clock_timestamp()
 
 -- name: expire_waiting
 -- Fail jobs that did not start before their deadline: staged, queued, retrying -> failed.
-WITH next AS MATERIALIZED (
-    SELECT j.org_id, j.id, octet_length(j.payload) AS payload_bytes, 'failed'::job_state AS state,
-           :keep_seconds::integer AS keep_seconds
-    FROM jobs AS j
-    WHERE j.start_deadline IS NOT NULL AND j.state IN ('staged', 'queued', 'retrying')
-      AND j.start_deadline <= now()
+--
+-- Takes due rows of start_deadlines, which say where to look; the job decides. Rows of jobs that have
+-- ended are deleted, and so are those of the jobs that it fails. A job that runs is looked at again in
+-- some seconds: if it comes back to wait for a retry, it has still missed its deadline. One that somebody
+-- has locked keeps its row, and is looked at next time.
+--
+-- The jobs are found again by ctid: this very statement has locked them.
+--
+-- Returns how many rows were deleted or moved on, with each job that failed, or one row without a job.
+WITH due AS MATERIALIZED (
+    SELECT d.org_id, d.id
+    FROM start_deadlines AS d
+    WHERE d.due_at <= now()
+    ORDER BY d.due_at
     LIMIT :rows_max::integer
     FOR UPDATE SKIP LOCKED
+),
+next AS MATERIALIZED (
+    SELECT j.ctid AS tid, j.org_id, j.id, octet_length(j.payload) AS payload_bytes,
+           'failed'::job_state AS state, :keep_seconds::integer AS keep_seconds
+    FROM due AS d
+    JOIN jobs AS j ON j.org_id = d.org_id AND j.id = d.id
+    WHERE j.state IN ('staged', 'queued', 'retrying') AND j.start_deadline <= now()
+    FOR UPDATE OF j SKIP LOCKED
 ),
 changed AS (
     UPDATE jobs AS j
     SET /* include jobs/set_end */,
         error_code = 'start_deadline_passed', error_message = 'did not start before its deadline'
     FROM next
-    WHERE j.org_id = next.org_id AND j.id = next.id
+    WHERE j.ctid = next.tid
     RETURNING j.org_id, j.id, j.lane, j.request_id, j.state, j.endpoint, j.flow,
               j.failures + j.crashes AS attempts, next.payload_bytes, 0 AS result_bytes, j.run_seconds, j.run_id, j.webhook,
               j.error_code, j.error_message, j.expires_at, j.owner, j.task_index, old.state AS previous, j.run_at
@@ -31,10 +47,44 @@ attempts AS (
 ),
 /* include queue/leave */,
 /* include postponed/leave */,
+others AS MATERIALIZED (
+    SELECT d.org_id, d.id, j.state, j.start_deadline
+    FROM due AS d
+    LEFT JOIN jobs AS j ON j.org_id = d.org_id AND j.id = d.id
+    WHERE (d.org_id, d.id) NOT IN (SELECT n.org_id, n.id FROM next AS n)
+),
+looked_at AS (
+    DELETE FROM start_deadlines AS d USING (
+        SELECT n.org_id, n.id FROM next AS n
+        UNION ALL
+        SELECT o.org_id, o.id
+        FROM others AS o
+        WHERE o.start_deadline IS NULL OR o.state IN ('completed', 'failed', 'cancelled')
+    ) AS over
+    WHERE d.org_id = over.org_id AND d.id = over.id
+    RETURNING d.id
+),
+to_look_at AS (
+    UPDATE start_deadlines AS d
+    SET due_at = CASE
+        WHEN c.start_deadline <= now() THEN now() + interval '5 seconds'
+        ELSE /* include start_deadlines/look_at */
+    END
+    FROM others AS c
+    WHERE d.org_id = c.org_id AND d.id = c.id
+      AND (
+          c.state IN ('dispatching', 'processing', 'finalizing', 'cancel_requested')
+          OR c.state IN ('staged', 'queued', 'retrying') AND c.start_deadline > now()
+      )
+    RETURNING d.id
+),
 /* include jobs/ended */
-SELECT c.id, c.endpoint, c.state::text AS state, c.org_id, c.lane::text AS lane, c.error_code,
-       c.request_id, c.attempts
-FROM changed AS c
+SELECT done.rows, c.id, c.endpoint, c.state::text AS state, c.org_id, c.lane::text AS lane,
+       c.error_code, c.request_id, c.attempts
+FROM (
+    SELECT (SELECT count(*) FROM looked_at) + (SELECT count(*) FROM to_look_at) AS rows
+) AS done
+LEFT JOIN changed AS c ON true
 
 -- name: fail_overrun
 -- End attempts that a live worker still holds well past their run deadline: it should have stopped

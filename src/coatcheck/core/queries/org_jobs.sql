@@ -162,8 +162,9 @@ created AS (
     FROM old_job AS o
     WHERE o.state IN ('failed', 'cancelled') AND o.payload IS NOT NULL AND o.run_id IS NULL
     ON CONFLICT DO NOTHING
-    RETURNING org_id, id, webhook, lane, endpoint, flow, run_at
+    RETURNING org_id, id, webhook, lane, endpoint, flow, run_at, start_deadline
 ),
+/* include start_deadlines/add */,
 queued AS (
     SELECT c.org_id, c.id, c.lane, c.endpoint, c.flow, c.run_at FROM created AS c
 ),

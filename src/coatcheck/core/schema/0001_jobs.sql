@@ -189,9 +189,23 @@ CREATE INDEX postponed_due ON postponed (run_at);
 -- A run's tasks that wait for a retry, in order.
 CREATE INDEX postponed_of_run ON postponed (org_id, run_id, task_index) WHERE run_id IS NOT NULL;
 
+-- When to look whether a job has started before its start deadline: a row for each job that has one,
+-- written when the job is created (start_deadlines/add), and not touched when it changes. A look comes
+-- at the deadline, but within a day, so that the rows of jobs that ended long before theirs do not
+-- gather. It deletes the row of a job that has ended; one that runs is looked at again a little later,
+-- because it may come back to wait for a retry (maintenance/expire_waiting).
+CREATE TABLE start_deadlines (
+    org_id text COLLATE "C" NOT NULL,
+    id     uuid NOT NULL,
+    due_at timestamptz NOT NULL,
+    PRIMARY KEY (org_id, id)
+) WITH (
+    autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000,
+    autovacuum_vacuum_cost_delay = 1
+);
+
 -- The loop that fails jobs past their start deadline walks it.
-CREATE INDEX jobs_start_deadline ON jobs (start_deadline)
-    WHERE start_deadline IS NOT NULL AND state IN ('staged', 'queued', 'retrying');
+CREATE INDEX start_deadlines_due ON start_deadlines (due_at);
 
 -- The service of a job: the first part of its endpoint's name. The jobs of registered http upstreams
 -- share an endpoint (UPSTREAM_ENDPOINT of domain/catalogue.py), and there it is the first part of the
