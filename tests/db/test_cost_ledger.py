@@ -72,13 +72,13 @@ LEDGER: Final[Mapping[str, Scenario]] = {
             round_trips=4,
             commits=4,
             inserted=5,
-            updated_hot=0,
-            updated_not_hot=2,
+            updated_hot=2,
+            updated_not_hot=0,
             deleted=2,
-            index_entries=13,
-            wal_records=28,
-            wal_bytes=2_460,
-            buffers=52,
+            index_entries=9,
+            wal_records=24,
+            wal_bytes=2_120,
+            buffers=45,
         ),
         reading=READING_ONE,
     ),
@@ -90,13 +90,13 @@ LEDGER: Final[Mapping[str, Scenario]] = {
             round_trips=4,
             commits=4,
             inserted=5,
-            updated_hot=0,
-            updated_not_hot=2,
+            updated_hot=2,
+            updated_not_hot=0,
             deleted=2,
-            index_entries=16,
-            wal_records=32,
-            wal_bytes=2_780,
-            buffers=61,
+            index_entries=10,
+            wal_records=26,
+            wal_bytes=2_300,
+            buffers=49,
         ),
         reading=READING_ONE,
     ),
@@ -108,13 +108,13 @@ LEDGER: Final[Mapping[str, Scenario]] = {
             round_trips=5,
             commits=5,
             inserted=515,
-            updated_hot=0,
-            updated_not_hot=1_000,
+            updated_hot=894,
+            updated_not_hot=108,
             deleted=9,
-            index_entries=3_029,
-            wal_records=5_880,
-            wal_bytes=678_000,
-            buffers=15_430,
+            index_entries=1_245,
+            wal_records=3_410,
+            wal_bytes=442_000,
+            buffers=9_390,
         ),
         reading=READING_500,
     ),
@@ -126,13 +126,13 @@ LEDGER: Final[Mapping[str, Scenario]] = {
             round_trips=5,
             commits=5,
             inserted=515,
-            updated_hot=0,
-            updated_not_hot=1_000,
+            updated_hot=911,
+            updated_not_hot=91,
             deleted=9,
-            index_entries=4_529,
-            wal_records=7_920,
-            wal_bytes=865_000,
-            buffers=23_270,
+            index_entries=1_802,
+            wal_records=4_460,
+            wal_bytes=536_000,
+            buffers=13_050,
         ),
         reading=READING_500,
     ),
@@ -350,13 +350,19 @@ async def test_a_job_costs_what_the_ledger_declares(name: str, dsn: str) -> None
         pytest.skip(f"the numbers of the write-ahead log are for wal_level replica, not {level}")
 
 
-async def test_an_index_that_is_not_declared_shows_in_every_number_that_it_changes(
-    dsn: str,
-) -> None:
+async def test_an_index_that_is_not_declared_shows(dsn: str) -> None:
     declared = LEDGER["one job"]
     measured = await measure(dsn, declared, "CREATE INDEX ON jobs (created_at)")
     found = measured.life.differences(declared.life)
-    assert found.keys() == {"index_entries", "wal_records", "wal_bytes", "buffers"}, measured
     entries = declared.life.index_entries
-    more = 1 + declared.life.updated_not_hot  # one for each version of the job's row
-    assert found["index_entries"] == f"{entries:,} declared, {entries + more:,} measured"
+    assert found["index_entries"] == f"{entries:,} declared, {entries + 1:,} measured"
+
+
+async def test_an_index_of_a_column_that_changes_shows_in_every_number_that_it_changes(
+    dsn: str,
+) -> None:
+    declared = LEDGER["one job"]
+    measured = await measure(dsn, declared, "CREATE INDEX ON jobs (updated_at)")
+    found = measured.life.differences(declared.life)
+    hot = {"updated_hot", "updated_not_hot"}
+    assert found.keys() == {*hot, "index_entries", "wal_records", "wal_bytes", "buffers"}, measured

@@ -17,6 +17,10 @@
 -- expires, so that it can be retried, unless `keeps_input` is false. A retry is a new job, because a
 -- terminal state is final; `retry_of` names the job that it retries.
 --
+-- Indexes of `jobs` name no column that changes. What finds a job by its state, its lease or a time are
+-- tables beside it, written by the statements that change the job; `jobs` decides, and readers compare
+-- (docs/adr/0061).
+--
 -- Tasks. A job with a `run_id` is a task: one of many that run as a group (0007_runs.sql). Its id is
 -- computed from the run and its `task_index`, so that a page of tasks in order is read by primary
 -- key, and a list that is ingested twice writes no task twice. Its flow begins with its run's id,
@@ -99,9 +103,10 @@ CREATE TABLE jobs (
     ),
     CONSTRAINT tasks_are_numbered CHECK ((run_id IS NULL) = (task_index IS NULL))
 ) WITH (
-    -- A queue's dead rows are expensive: every claim steps over them. Vacuum by count, not by share of a
-    -- table that keeps its history, and leave room on pages for the two updates each job gets.
-    fillfactor = 85,
+    -- Room on each page for the two updates that each job gets: no index has a column that changes, so they
+    -- stay on the page (HOT), touch no index, and the next one removes what they leave
+    -- (docs/adr/0061). Vacuum by count, not by share of a table that keeps its history.
+    fillfactor = 50,
     autovacuum_vacuum_scale_factor = 0.02,
     autovacuum_vacuum_threshold = 5000,
     autovacuum_analyze_scale_factor = 0.05,
@@ -225,7 +230,6 @@ CREATE INDEX jobs_listed ON jobs (
 
 -- The retries of a job.
 CREATE INDEX jobs_retries ON jobs (org_id, retry_of) WHERE retry_of IS NOT NULL;
-
 
 -- Ended jobs by the time when they expire: what retention walks. The statement that ends jobs writes a
 -- row for each organisation and time (jobs/record_expiries), and not an index entry for each job. Tasks, which
