@@ -215,7 +215,7 @@ async def test_how_long_jobs_ran_is_known_behind_a_queue_longer_than_what_is_loo
     dsn: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(explain, "_JOBS_WALKED", 5)
+    monkeypatch.setattr(explain, "JOBS_WALKED", 5)
     await happened(dsn, started=120, waited=1.0)
     for _ in range(5):
         await put_ended(connection, 2.0)

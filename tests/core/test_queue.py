@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
@@ -13,6 +14,7 @@ from coatcheck import Engine, Submission
 from coatcheck.core.queries import leases
 from coatcheck.domain.ids import new_id, to_text
 from coatcheck.domain.states import State, TransitionEvent
+from tests.db.blocking import until_blocked
 from tests.db.claimer import KEEP_COMPLETED_SECONDS, Claimer, claimer
 from tests.db.edge_guard import AsyncpgConnection
 from tests.db.rows import (
@@ -24,6 +26,7 @@ from tests.db.rows import (
     put_job,
     recorded,
     row_of,
+    state_of,
 )
 
 ROW_JOBS_MAX = 64
@@ -94,6 +97,20 @@ async def test_a_cancelled_job_leaves_the_queue(
         await engine.cancel(to_text(ids[gone]), org=ORG)
         left = await count_by_state(connection)
         assert await engine.backlog(ORG, None, 100) == left.get(State.QUEUED, 0)
+    assert await queued_ids(connection) == []
+
+
+async def test_a_job_that_is_queued_while_its_cancellation_waits_leaves_the_queue(
+    engine: Engine, dsn: str, connection: AsyncpgConnection
+) -> None:
+    job = await put_job(connection, State.RETRYING)
+    async with connected(dsn) as other:
+        async with other.transaction():
+            await other.execute(recorded("UPDATE jobs SET state = 'queued'"))
+            cancelling = asyncio.create_task(engine.cancel(to_text(job.uuid), org=ORG))
+            await until_blocked(connection, "coatcheck pool")
+        await cancelling
+    assert await state_of(connection, job) is State.CANCELLED
     assert await queued_ids(connection) == []
 
 

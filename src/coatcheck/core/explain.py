@@ -52,7 +52,7 @@ _KINDS_MAX: Final = 1_000
 _AHEAD_MAX: Final = 10_000
 _QUEUES_MAX: Final = 50
 _RUNS_LOOKED_AT: Final = 100
-_JOBS_WALKED: Final = 1_000
+JOBS_WALKED: Final = 1_000
 _HOLDERS_LOOKED_AT: Final = 50
 _RUN: Final = re.compile(r"([0-9a-f]{32})(?:/.*)?", re.DOTALL)
 
@@ -136,7 +136,7 @@ class Forecasts:
                 lane=view.lane,
                 line=view.queue_key,
                 rows_max=_RUNS_LOOKED_AT,
-                walked_max=_JOBS_WALKED,
+                walked_max=JOBS_WALKED,
             )
         else:
             ended = await sql.fetch(

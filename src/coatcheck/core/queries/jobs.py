@@ -378,6 +378,8 @@ async def cancel(db: Connection, org: str, job_id: UUID, keep_seconds: int) -> C
     row = await retried(ask)
     if row is None:
         return None
+    if row["may_be_named"]:
+        await sql.fetch(db, "queue/forget", org=org, job=job_id)
     return Cancellation(State(row["before"]), State(row["after"]), row["boot"], tries > 1)
 
 

@@ -190,6 +190,9 @@ WHERE j.org_id = p.org_id AND j.id = p.id AND j.lease = p.lease
 -- Returns the state before and after, and the holder; no row if there is no such job. A terminal job,
 -- or one that is being cancelled, is returned unchanged.
 --
+-- If this waited for the statement that queued the job, it cannot see the row of the queue that was written
+-- with it: then `may_be_named`, and the caller sends queue/forget.
+--
 -- A call to a remote becomes due at once.
 --
 -- The lease is written although it does not change: PostgreSQL checks a row's constraints before it
@@ -249,7 +252,8 @@ attempts AS (
 /* include queue/leave */,
 /* include postponed/leave */,
 /* include jobs/ended */
-SELECT b.state::text AS before, coalesce(c.state, a.state, b.state)::text AS after, b.lease >> 40 AS boot
+SELECT b.state::text AS before, coalesce(c.state, a.state, b.state)::text AS after, b.lease >> 40 AS boot,
+       c.previous = 'queued' AND NOT EXISTS (SELECT FROM left_behind) AS may_be_named
 FROM before AS b
 LEFT JOIN changed AS c ON c.id = b.id
 LEFT JOIN asked AS a ON a.id = b.id

@@ -105,6 +105,16 @@ kept AS MATERIALIZED (
 ),
 /* include queue/keep */
 
+-- name: forget
+-- Remove a job from the queue that was ended by a statement which could not see its row.
+WITH changed AS (
+    SELECT j.org_id, j.id, j.lane, j.endpoint, j.flow, j.run_at, 'queued'::job_state AS previous
+    FROM jobs AS j
+    WHERE j.org_id = :org AND j.id = :job AND j.state IN ('completed', 'failed', 'cancelled')
+),
+/* include queue/leave */
+SELECT count(*) FROM left_behind
+
 -- name: job
 -- The queued job that a row of the queue names as `n` (org_id, id): included by readers. Looked up job by
 -- job: a join may begin with all jobs, or with an organisation's history.
