@@ -110,12 +110,14 @@ class Cost:
 
     @classmethod
     def undisturbed(cls, costs: Sequence[Self]) -> Self:
-        """The cost of work that was done several times: the highest of each exact number, and the
-        lowest of the others, to which checkpoints add."""
+        """The cost of work that was done several times: the highest of each exact number and of the
+        updates that stayed on their page, which an old snapshot of others prevents, and the lowest
+        of the other numbers, to which such snapshots and checkpoints add."""
 
         def of(name: str) -> int:
             numbers = [getattr(each, name) for each in costs]
-            return min(numbers) if name in TOLERANCES else max(numbers)
+            adds_up = name in TOLERANCES and name != "updated_hot"
+            return min(numbers) if adds_up else max(numbers)
 
         return cls(*(of(each.name) for each in fields(cls)))
 
