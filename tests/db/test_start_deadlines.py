@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
@@ -11,9 +12,11 @@ from coatcheck import Engine
 from coatcheck.core.queries import maintenance
 from coatcheck.core.queries.maintenance import Expired
 from coatcheck.domain.states import State, TransitionEvent
-from tests.db.claimer import KEEP_FAILED_SECONDS, Claimer
+from tests.db.blocking import until_blocked
+from tests.db.claimer import KEEP_FAILED_SECONDS, Claimer, claimer
 from tests.db.edge_guard import AsyncpgConnection
 from tests.db.rows import ENDPOINT, connected, miss_start, put_job, state_of
+from tests.db.stopping import let_readers_stop, stopping
 
 LONG_AGO = datetime.now(UTC) - timedelta(hours=1)
 WAITING = [State.STAGED, State.QUEUED, State.RETRYING]
@@ -115,3 +118,20 @@ async def test_a_job_that_somebody_has_locked_is_looked_at_next_time(
         await busy.fetch("SELECT FROM jobs WHERE id = $1 FOR UPDATE", job.uuid)
         assert await expire(worker) == Expired([], 0)
     assert [each.uuid for each in (await expire(worker)).jobs] == [job.uuid]
+
+
+async def test_a_job_that_is_queued_during_the_look_fails_at_the_next_one(
+    dsn: str, connection: AsyncpgConnection, worker: Claimer
+) -> None:
+    job = await put_job(connection, State.RETRYING, start_deadline=LONG_AGO, run_at=LONG_AGO)
+    await let_readers_stop(connection, "start_deadlines")
+    async with claimer(dsn) as other:
+        async with stopping(connection):
+            looking = asyncio.create_task(expire(worker))
+            await until_blocked(connection, "coatcheck test claimer")
+            (due,) = await maintenance.queue_due(other.line, 100)
+            assert due.uuid == job.uuid
+        await looking
+    await expire(worker)
+    assert await state_of(connection, job) is State.FAILED
+    assert await looks(connection) == {}

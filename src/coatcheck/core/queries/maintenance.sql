@@ -10,7 +10,9 @@ SELECT clock_timestamp()
 -- some seconds: if it comes back to wait for a retry, it has still missed its deadline. One that somebody
 -- has locked keeps its row, and is looked at next time.
 --
--- The jobs are found again by ctid: this very statement has locked them.
+-- The jobs are found again by ctid: this very statement has locked them. One that was queued since this
+-- statement began is locked in a version that the statement does not see, and is not found: it keeps its
+-- row, and fails next time.
 --
 -- Returns how many rows were deleted or moved on, with each job that failed, or one row without a job.
 WITH due AS MATERIALIZED (
@@ -55,7 +57,7 @@ others AS MATERIALIZED (
 ),
 looked_at AS (
     DELETE FROM start_deadlines AS d USING (
-        SELECT n.org_id, n.id FROM next AS n
+        SELECT c.org_id, c.id FROM changed AS c
         UNION ALL
         SELECT o.org_id, o.id
         FROM others AS o
