@@ -28,6 +28,7 @@ from tests.db.rows import (
     row_of,
     state_of,
 )
+from tests.db.stopping import let_readers_stop, stopping
 
 ROW_JOBS_MAX = 64
 
@@ -175,6 +176,24 @@ async def test_a_claim_goes_on_behind_rows_that_another_has_locked(
         assert claimed <= {*ids[ROW_JOBS_MAX:]}
         assert claimed
     assert {job.uuid for job in await worker.claim(len(ids))} | claimed == {*ids}
+
+
+async def test_a_row_that_another_claim_changed_meanwhile_loses_what_is_claimed(
+    connection: AsyncpgConnection, dsn: str, engine: Engine, worker: Claimer
+) -> None:
+    ids = await submit(engine, 10)
+    await connection.execute(
+        "INSERT INTO concurrency_limits (org_id, scope, name, held_max)"
+        " VALUES ('other', 'endpoint', 'other', 1)"
+    )
+    await let_readers_stop(connection, "concurrency_limits")
+    async with claimer(dsn) as rival:
+        async with stopping(rival.line):
+            claiming = asyncio.create_task(worker.claim(2))
+            await until_blocked(connection, "coatcheck test claimer")
+            assert sorted(job.uuid for job in await rival.claim(3)) == ids[:3]
+        assert sorted(job.uuid for job in await claiming) == ids[3:5]
+    assert await queued_ids(connection) == [ids[5:]]
 
 
 async def test_a_job_that_commits_after_younger_ones_were_claimed_is_claimed(

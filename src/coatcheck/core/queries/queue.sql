@@ -40,14 +40,14 @@ added AS (
 -- What was taken is removed from its row. So are jobs that are not queued any more; one that somebody
 -- has locked stays.
 locked AS MATERIALIZED (
-    SELECT r.tid, r.org_id, r.run_at, r.ids, r.room, l.rank
+    SELECT r.tid, r.org_id, r.id AS row, r.seq, r.run_at, r.ids, r.room, l.rank
     FROM lines AS l
     CROSS JOIN LATERAL (
-        SELECT k.tid, k.org_id, k.run_at, k.ids,
+        SELECT k.tid, k.org_id, k.id, k.seq, k.run_at, k.ids,
                (l.jobs + cardinality(k.ids)
                 - sum(cardinality(k.ids)) OVER (ORDER BY k.run_at, k.id))::integer AS room
         FROM (
-            SELECT q.ctid AS tid, q.org_id, q.id, q.run_at, q.ids
+            SELECT q.ctid AS tid, q.org_id, q.id, q.seq, q.run_at, q.ids
             FROM queue AS q
             WHERE q.lane = l.lane AND q.endpoint = l.endpoint AND q.org_id = l.org_id
               AND q.flow = l.flow
@@ -99,7 +99,7 @@ missed AS MATERIALIZED (
     GROUP BY w.tid
 ),
 kept AS MATERIALIZED (
-    SELECT k.tid, coalesce(m.ids, '{}') || k.ids[k.room + 1:] AS ids
+    SELECT k.org_id, k.row, k.seq, coalesce(m.ids, '{}') || k.ids[k.room + 1:] AS ids
     FROM locked AS k
     LEFT JOIN missed AS m ON m.tid = k.tid
 ),
@@ -125,16 +125,18 @@ CROSS JOIN LATERAL (
 ) AS j
 
 -- name: keep
--- Leave only `kept` ids in rows of the queue, which the statement has locked: by ctid. Included by take
--- and leave.
+-- Leave only `kept` ids in rows of the queue, which the statement has locked: by key. A row that another
+-- statement has changed since this one began is locked in a version that this one cannot see, and
+-- would not find by ctid. Included by take and leave.
 emptied AS (
-    DELETE FROM queue AS q USING kept AS k WHERE q.ctid = k.tid AND cardinality(k.ids) = 0
+    DELETE FROM queue AS q USING kept AS k
+    WHERE q.org_id = k.org_id AND q.id = k.row AND q.seq = k.seq AND cardinality(k.ids) = 0
 ),
 shortened AS (
     UPDATE queue AS q
     SET ids = k.ids, id = k.ids[cardinality(k.ids)]
     FROM kept AS k
-    WHERE q.ctid = k.tid AND cardinality(k.ids) > 0
+    WHERE q.org_id = k.org_id AND q.id = k.row AND q.seq = k.seq AND cardinality(k.ids) > 0
 )
 
 -- name: leave
@@ -142,10 +144,10 @@ shortened AS (
 -- gives previous, lane and run_at as well. Each job's row is found by one probe of queue_order. A row that
 -- a claim has locked is skipped: a claim removes what is not queued any more.
 left_behind AS MATERIALIZED (
-    SELECT c.id, r.tid
+    SELECT c.id, c.org_id, r.row, r.seq
     FROM changed AS c
     CROSS JOIN LATERAL (
-        SELECT q.ctid AS tid, q.ids
+        SELECT q.id AS row, q.seq, q.ids
         FROM queue AS q
         WHERE q.lane = c.lane AND q.endpoint = c.endpoint AND q.org_id = c.org_id
           AND q.flow = c.flow AND q.run_at = c.run_at AND q.id >= c.id
@@ -155,13 +157,17 @@ left_behind AS MATERIALIZED (
     WHERE c.previous = 'queued' AND c.id = ANY (r.ids)
 ),
 rows_left AS MATERIALIZED (
-    SELECT q.ctid AS tid, q.ids
-    FROM queue AS q
-    WHERE q.ctid = ANY (ARRAY(SELECT DISTINCT b.tid FROM left_behind AS b))
-    FOR UPDATE SKIP LOCKED
+    SELECT q.org_id, q.id AS row, q.seq, q.ids
+    FROM (SELECT DISTINCT b.org_id, b.row, b.seq FROM left_behind AS b) AS r
+    CROSS JOIN LATERAL (
+        SELECT *
+        FROM queue AS q
+        WHERE q.org_id = r.org_id AND q.id = r.row AND q.seq = r.seq
+        FOR UPDATE SKIP LOCKED
+    ) AS q
 ),
 kept AS MATERIALIZED (
-    SELECT r.tid, array(
+    SELECT r.org_id, r.row, r.seq, array(
                SELECT n.id
                FROM unnest(r.ids) WITH ORDINALITY AS n (id, place)
                WHERE n.id NOT IN (SELECT b.id FROM left_behind AS b)
