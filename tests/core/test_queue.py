@@ -123,9 +123,20 @@ async def test_what_is_not_queued_any_more_is_left_out_and_removed(
         await other.fetch("SELECT 1 FROM queue FOR UPDATE")
         await engine.cancel(to_text(ids[1]), org=ORG)  # does not wait for the row
     assert await queued_ids(connection) == [ids]
-    assert sorted(job.uuid for job in await worker.claim(2)) == [ids[0]]
-    assert [job.uuid for job in await worker.claim(2)] == [ids[2]]
+    assert sorted(job.uuid for job in await worker.claim(2)) == [ids[0], ids[2]]
     assert await queued_ids(connection) == []
+
+
+async def test_a_claim_for_one_job_passes_all_that_are_not_queued_any_more(
+    engine: Engine, dsn: str, connection: AsyncpgConnection, worker: Claimer
+) -> None:
+    ids = await submit(engine, 5)
+    async with connected(dsn) as other, other.transaction():
+        await other.fetch("SELECT 1 FROM queue FOR UPDATE")
+        for job in ids[:3]:
+            await engine.cancel(to_text(job), org=ORG)
+    assert [job.uuid for job in await worker.claim(1)] == [ids[3]]
+    assert await queued_ids(connection) == [[ids[4]]]
 
 
 @pytest.mark.parametrize("ended", [0, 2])

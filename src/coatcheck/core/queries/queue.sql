@@ -37,8 +37,8 @@ added AS (
 -- lock is taken in one MATERIALIZED expression, because a LIMIT inside an IN subquery may be re-run and
 -- take too many. Another claim that meets a locked row goes on to the next one of the flow.
 --
--- What was taken is removed from its row. So are jobs that are not queued any more; one that somebody
--- has locked stays.
+-- What was taken is removed from its row. So are jobs that it passes and that are not queued any more; they
+-- take up no room. One that somebody has locked stays.
 locked AS MATERIALIZED (
     SELECT r.tid, r.org_id, r.id AS row, r.seq, r.run_at, r.ids, r.room, l.rank
     FROM lines AS l
@@ -72,36 +72,43 @@ locked AS MATERIALIZED (
     ) AS r
     WHERE r.room > 0
 ),
-wanted AS MATERIALIZED (
-    SELECT k.tid, k.org_id, k.run_at, k.rank, n.id
-    FROM locked AS k
-    CROSS JOIN LATERAL unnest(k.ids[1:k.room]) AS n (id)
-),
 picked AS MATERIALIZED (
-    SELECT j.tid, w.id, w.run_at, w.rank
-    FROM wanted AS w
+    SELECT j.tid, j.id, j.place, k.tid AS row, k.run_at, k.rank
+    FROM locked AS k
     CROSS JOIN LATERAL (
-        -- Not a join, which may begin with all jobs.
-        SELECT j.ctid AS tid
-        FROM jobs AS j
-        WHERE j.org_id = w.org_id AND j.id = w.id AND j.state = 'queued'
-        FOR UPDATE SKIP LOCKED
+        SELECT j.tid, n.id, n.place
+        FROM (SELECT unnest(k.ids) AS id, generate_subscripts(k.ids, 1) AS place) AS n
+        CROSS JOIN LATERAL (
+            -- Not a join, which may begin with all jobs.
+            SELECT j.ctid AS tid
+            FROM jobs AS j
+            WHERE j.org_id = k.org_id AND j.id = n.id AND j.state = 'queued'
+            FOR UPDATE SKIP LOCKED
+        ) AS j
+        LIMIT k.room
     ) AS j
 ),
-missed AS MATERIALIZED (
-    SELECT w.tid, array_agg(w.id ORDER BY w.id) AS ids
-    FROM wanted AS w
-    WHERE w.id NOT IN (SELECT p.id FROM picked AS p)
-      AND (
-          SELECT true FROM jobs AS j
-          WHERE j.org_id = w.org_id AND j.id = w.id AND j.state = 'queued'
-      ) IS NOT NULL
-    GROUP BY w.tid
+passed AS MATERIALIZED (
+    SELECT k.tid, coalesce(p.jobs, 0) AS jobs,
+           CASE WHEN p.jobs = k.room THEN p.place ELSE cardinality(k.ids) END AS names
+    FROM locked AS k
+    LEFT JOIN (
+        SELECT p.row, count(*) AS jobs, max(p.place) AS place FROM picked AS p GROUP BY p.row
+    ) AS p ON p.row = k.tid
 ),
 kept AS MATERIALIZED (
-    SELECT k.org_id, k.row, k.seq, coalesce(m.ids, '{}') || k.ids[k.room + 1:] AS ids
+    SELECT k.org_id, k.row, k.seq, CASE WHEN p.jobs < p.names THEN array(
+               SELECT n.id
+               FROM unnest(k.ids[: p.names]) WITH ORDINALITY AS n (id, place)
+               WHERE n.id NOT IN (SELECT t.id FROM picked AS t)
+                 AND (
+                     SELECT true FROM jobs AS j
+                     WHERE j.org_id = k.org_id AND j.id = n.id AND j.state = 'queued'
+                 ) IS NOT NULL
+               ORDER BY n.place
+           ) END || k.ids[p.names + 1:] AS ids
     FROM locked AS k
-    LEFT JOIN missed AS m ON m.tid = k.tid
+    JOIN passed AS p ON p.tid = k.tid
 ),
 /* include queue/keep */
 
