@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Final, NoReturn
 
+import pytest
+
 from coatcheck import Service
 from coatcheck.db.database import Database
 from coatcheck.domain.job import ClaimedJob
@@ -13,7 +15,7 @@ from coatcheck.worker.exchange_loop import ExchangeLoop, PollInterval
 from coatcheck.worker.lease import LeaseRenewer
 from coatcheck.worker.slots import SlotPool
 from tests.db.edge_guard import AsyncpgConnection
-from tests.db.rows import connected, put_job
+from tests.db.rows import ENDPOINT, connected, put_job
 from tests.waiting import until_true
 
 AN_HOUR: Final = 3_600.0
@@ -27,9 +29,16 @@ def fail(*_: object) -> NoReturn:
     raise AssertionError("this does not happen here")
 
 
+@pytest.mark.parametrize("limited", [False, True], ids=["no limit", "a limit"])
 async def test_a_claim_that_was_locked_out_is_repeated(
-    dsn: str, connection: AsyncpgConnection
+    dsn: str, connection: AsyncpgConnection, limited: bool
 ) -> None:
+    if limited:
+        await connection.execute(
+            "INSERT INTO concurrency_limits (org_id, scope, name, held_max)"
+            " VALUES ('*', 'endpoint', $1, 5)",
+            ENDPOINT,
+        )
     service = Service("demo")
     service.post("/work")(work)
     endpoints = {each.name: each for each in service.endpoints.values()}

@@ -88,7 +88,8 @@ _IDS_NOTIFIED_MAX = 200
 Claims = Callable[[Connection, ClaimOrder], Awaitable[list[ClaimedJob]]]
 """Claims jobs in place of the engine's own claim: under the order's lease, and at most
 as many jobs of each lane as there is room for. It claims all it can, or sets the order's
-``look_again_seconds`` if there may be more. The connection need not wait for the disk."""
+``look_again_seconds`` if there may be more, and ``was_locked_out`` if it got nothing of what it
+chose. The connection need not wait for the disk."""
 
 
 class ExchangeLoop:
@@ -138,6 +139,7 @@ class ExchangeLoop:
         self._limited_first = False
         self._look_again_at: float | None = None
         self._token_due = False
+        self._locked_out = False
         self._locked_out_until: float | None = None
         self._locked_out_seconds = _LOCKED_OUT_SECONDS_MIN
         self._lost_claims: list[int] = []
@@ -250,19 +252,18 @@ class ExchangeLoop:
         """Record all outcomes, and claim jobs for the free slots."""
         only_tokens = self._token_due and not (self._work_may_wait or self._has_something_to_send())
         self._wake.clear()
-        self._work_may_wait = self._token_due = False
+        self._work_may_wait = self._token_due = self._locked_out = False
         self._serving = True
         try:
             await self._release_lost_claims()
             if self._settlements:
                 await self._send_settlements()
+            # They alternate, so that neither limited nor unlimited queues take all the room.
+            self._limited_first = not self._limited_first
             if self._claims is not None:
                 await self._exchange(room=False)
                 await self._claim_with(self._claims)
-                return
-            # They alternate, so that neither limited nor unlimited queues take all the room.
-            self._limited_first = not self._limited_first
-            if only_tokens:
+            elif only_tokens:
                 await self._claim_limited()
             elif self._limited_first:
                 await self._claim_limited()
@@ -270,6 +271,8 @@ class ExchangeLoop:
             else:
                 await self._exchange()
                 await self._claim_limited()
+            if self._locked_out or not only_tokens:
+                self._set_locked_out_until()
         finally:
             self._serving = False
 
@@ -430,17 +433,16 @@ class ExchangeLoop:
         metrics.record_claim(time.monotonic() - sent_at, len(claimed))
         del self._completions[: len(completions)]
         self._take(claimed)
-        if any(order.room):
-            self._note_locked_out(order.was_locked_out)
+        self._locked_out |= order.was_locked_out
         if completions:
             crash_point("finish.committed_not_notified")
             metrics.record_finish_flush(len(completions))
             self._completed(jobs, [done.ran_seconds for done in completions], accepted)
         return len(claimed)
 
-    def _note_locked_out(self, was_locked_out: bool) -> None:
+    def _set_locked_out_until(self) -> None:
         """Look again soon after a claim that met only locked work, later each time."""
-        if was_locked_out:
+        if self._locked_out:
             self._locked_out_until = time.monotonic() + self._locked_out_seconds
             self._locked_out_seconds = min(2 * self._locked_out_seconds, self._poll.seconds)
         else:
@@ -455,6 +457,7 @@ class ExchangeLoop:
             with self._claiming(order):
                 claimed = await claims(self._claim_db, order)
             metrics.record_claim(time.monotonic() - sent_at, len(claimed))
+            self._locked_out |= order.was_locked_out
             self._look_again_in(order.look_again_seconds)
             self._begin(claimed)
 
@@ -475,6 +478,7 @@ class ExchangeLoop:
             with self._claiming(order):
                 # Durable at once: a limit must hold even if PostgreSQL crashes.
                 claimed = await claim_limited(self._db, order)
+            self._locked_out |= order.was_locked_out
             self._look_again_in(order.look_again_seconds)
             self._take(claimed)
 

@@ -338,6 +338,7 @@ class LimitedClaim:
             idle_runs=[each.run for each in self._idle],
             idle_keys=[each.key for each in self._idle],
         )
+        self._order.was_locked_out = bool(picks) and not rows
         rows.sort(key=lambda row: turns[row["pick"] - 1])
         return claimed_jobs(rows, self._order.lease)
 

@@ -128,6 +128,7 @@ async def _read_and_claim(
     if not choice.picks:
         return []
     claimed = await _claim_picks(connection, order, choice)
+    order.was_locked_out = not claimed
     # The choice takes everything it can from what was read, so more is left only in these cases.
     read_in_part = any(len(queue.since) == most for queue in queues)
     missed = len(claimed) < len(choice.picks)
