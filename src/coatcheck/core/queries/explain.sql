@@ -318,7 +318,7 @@ FROM (
     (
         SELECT 2, j.id
         FROM postponed AS p
-        JOIN jobs AS j ON j.org_id = p.org_id AND j.id = p.id AND j.state IN ('staged', 'retrying')
+        /* include postponed/job */
         WHERE p.org_id = :org AND p.run_id = :run
         ORDER BY p.task_index
         LIMIT 1

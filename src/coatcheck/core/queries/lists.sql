@@ -149,8 +149,9 @@ candidates AS (
     UNION ALL
     SELECT j.id
     FROM postponed AS p
-    JOIN jobs AS j ON j.org_id = p.org_id AND j.id = p.id AND j.state IN ('staged', 'retrying')
+    /* include postponed/job */
     WHERE NOT 'completed' = ANY (:states) AND p.org_id = :org
+      AND p.id >= :above::uuid AND p.id < :before::uuid
       AND /* include lists/in_states */ AND /* include lists/page_filter */
     UNION ALL
     SELECT j.id

@@ -23,6 +23,15 @@ put_off_now AS (
     /* include postponed/add */
 )
 
+-- name: job
+-- The job that a row `p` of postponed has, if it still waits: included by readers. Looked up job by job: a
+-- join may begin with all jobs, or with an organisation's history.
+CROSS JOIN LATERAL (
+    SELECT * FROM jobs AS j
+    WHERE j.org_id = p.org_id AND j.id = p.id AND j.state IN ('staged', 'retrying')
+    OFFSET 0
+) AS j
+
 -- name: leave
 -- Delete the rows of jobs that do not wait for a time any more: a common table expression from `changed`,
 -- which gives previous.

@@ -68,7 +68,7 @@ waiting AS MATERIALIZED (
         SELECT o.org_id, j.flow, min(j.created_at) AS oldest
         FROM (SELECT DISTINCT p.org_id FROM page AS p) AS o
         JOIN postponed AS p ON p.org_id = o.org_id AND p.endpoint = :endpoint::text
-        JOIN jobs AS j ON j.org_id = p.org_id AND j.id = p.id AND j.state IN ('staged', 'retrying')
+        /* include postponed/job */
         GROUP BY o.org_id, j.flow
     ) AS s ON s.org_id = f.org_id AND s.flow = f.endpoint_id
 ),

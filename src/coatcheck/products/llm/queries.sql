@@ -158,12 +158,17 @@ DELETE FROM llm_assignments AS a USING old AS o WHERE a.org_id = o.org_id AND a.
 WITH waiting AS MATERIALIZED (
     SELECT j.org_id, j.id
     FROM postponed AS p
-    JOIN jobs AS j ON j.org_id = p.org_id AND j.id = p.id
+    CROSS JOIN LATERAL (
+        -- Not a join, which may begin with all jobs.
+        SELECT j.org_id, j.id
+        FROM jobs AS j
+        WHERE j.org_id = p.org_id AND j.id = p.id
+          AND j.state = 'retrying' AND j.error_code = 'target_unreachable' AND j.run_at > now()
+        FOR UPDATE SKIP LOCKED
+    ) AS j
     WHERE p.error_code = 'target_unreachable' AND p.endpoint = ANY (:endpoints::text[])
       AND p.run_at > now()
-      AND j.state = 'retrying' AND j.error_code = 'target_unreachable' AND j.run_at > now()
     LIMIT :rows_max::integer
-    FOR UPDATE OF j SKIP LOCKED
 ),
 moved AS (
     UPDATE jobs AS j

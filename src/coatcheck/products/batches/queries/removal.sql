@@ -29,12 +29,19 @@ WITH queued AS MATERIALIZED (
 ),
 later AS MATERIALIZED (
     SELECT j.org_id, j.id, octet_length(j.payload) AS payload_bytes
-    FROM postponed AS p
-    JOIN jobs AS j ON j.org_id = p.org_id AND j.id = p.id
-    WHERE p.org_id = :org AND p.run_id = :run AND j.state IN ('staged', 'retrying')
-    ORDER BY p.task_index
+    FROM (
+        SELECT p.org_id, p.id
+        FROM postponed AS p
+        WHERE p.org_id = :org AND p.run_id = :run
+        ORDER BY p.task_index
+    ) AS p
+    CROSS JOIN LATERAL (
+        SELECT j.org_id, j.id, j.payload
+        FROM jobs AS j
+        WHERE j.org_id = p.org_id AND j.id = p.id AND j.state IN ('staged', 'retrying')
+        FOR UPDATE SKIP LOCKED
+    ) AS j
     LIMIT :rows_max::integer
-    FOR UPDATE OF j SKIP LOCKED
 ),
 waiting AS (
     SELECT q.org_id, q.id, q.payload_bytes FROM queued AS q
@@ -334,7 +341,7 @@ SELECT r.id, r.tasks,
        AND NOT EXISTS (
            SELECT
            FROM postponed AS p
-           JOIN jobs AS j ON j.org_id = p.org_id AND j.id = p.id AND j.state IN ('staged', 'retrying')
+           /* include coatcheck.core:postponed/job */
            WHERE p.org_id = r.org_id AND p.run_id = r.id
            OFFSET 0
        )

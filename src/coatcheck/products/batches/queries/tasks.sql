@@ -168,7 +168,7 @@ LIMIT :limit
 -- postponed_of_run.
 SELECT /* include tasks/view_columns */
 FROM postponed AS p
-JOIN jobs AS j ON j.org_id = p.org_id AND j.id = p.id AND j.state IN ('staged', 'retrying')
+/* include coatcheck.core:postponed/job */
 WHERE p.org_id = :org AND p.run_id = :run AND p.task_index > :after::integer
 ORDER BY p.task_index
 LIMIT :limit
