@@ -13,9 +13,9 @@ _BINARY = (("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024))
 def _bounds() -> str:
     load_everything()
     return table(
-        ["name", "what is bounded", "bound", "response"],
+        ["name", "what is bounded", "of each", "bound", "response"],
         (
-            [code(name), each.of, _bound(each), each.response + _counted(each)]
+            [code(name), each.of, each.over, _bound(each), each.response + _counted(each)]
             for name, each in sorted(BOUNDS.items())
         ),
     )

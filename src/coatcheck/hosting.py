@@ -202,6 +202,7 @@ Bound(
     "calls",
     of="calls to upstreams, starts of remote work and page fetches that a worker has in progress "
     "in a lane",
+    over="worker",
     response="the job waits; handlers have separate slots",
     settings=["calls_concurrency"],
 )

@@ -52,6 +52,23 @@ def test_a_healthy_installation_is_all_ok(dsn: str, tmp_path: Path) -> None:
     )
 
 
+def test_several_processes_of_a_server_are_said_with_what_they_need(
+    dsn: str, tmp_path: Path
+) -> None:
+    ran = coatcheck(
+        *("doctor", "--json"),
+        cwd=tmp_path,
+        COATCHECK_KEY_PEPPER="p" * 32,
+        COATCHECK_DATABASE_URL=dsn,
+        COATCHECK_BLOB_URL=(tmp_path / "blobs").as_uri(),
+        COATCHECK_PROCESSES="4",
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    (found,) = [line for line in ran.stdout.splitlines() if '"subject":"settings"' in line]
+    assert "4 processes of `coatcheck serve`" in found
+    assert "up to 48 connections to PostgreSQL" in found
+
+
 def test_settings_with_which_serve_does_not_start_are_not_called_valid(
     dsn: str, tmp_path: Path
 ) -> None:

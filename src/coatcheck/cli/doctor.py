@@ -27,7 +27,7 @@ from coatcheck.domain.errors import (
     SchemaMismatch,
     SettingsInvalid,
 )
-from coatcheck.domain.limits import UNSERVED_ENDPOINT_SECONDS
+from coatcheck.domain.limits import SERVER_CONNECTIONS_MAX, UNSERVED_ENDPOINT_SECONDS
 from coatcheck.encoding import encode
 from coatcheck.product import Finding, Products, Verdict
 from coatcheck.settings import Settings, likely_typos
@@ -110,9 +110,19 @@ def _settings(settings: Settings) -> Finding:
         found = f"valid for a worker, but `coatcheck serve` cannot start: {missing}"
         return Finding("settings", Verdict.WARN, found, hint)
     if not typos:
-        return Finding("settings", Verdict.OK, "valid")
+        return Finding("settings", Verdict.OK, f"valid{_several(settings.processes)}")
     found = f"valid, but these are not settings: {', '.join(typos)}"
     return Finding("settings", Verdict.WARN, found, hint)
+
+
+def _several(processes: int) -> str:
+    """What several processes of a server mean for its bounds."""
+    if processes == 1:
+        return ""
+    return (
+        f"; {processes} processes of `coatcheck serve` have a server's bounds together, and up to "
+        f"{processes * SERVER_CONNECTIONS_MAX} connections to PostgreSQL"
+    )
 
 
 async def check_database(settings: Settings) -> AsyncIterator[Finding]:

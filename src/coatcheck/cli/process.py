@@ -31,22 +31,30 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_SIGNAL_EXIT_BASE: Final = 128
+SIGNAL_EXIT_BASE: Final = 128
 _ORPHAN_SECONDS_MARGIN: Final = 10.0
 _COLLECTED_OBJECTS: Final = 10_000
 """Allocations between two collections of the youngest generation; Python's default is 700."""
 
 
-def run_until_signal(work: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
-    """Run ``work`` on uvloop. SIGTERM and SIGINT set its event; a second signal exits at once."""
+def run_until_signal(
+    work: Callable[[asyncio.Event], Coroutine[Any, Any, None]], *, is_supervised: bool = False
+) -> None:
+    """Run ``work`` on uvloop. SIGTERM and SIGINT set its event; a second signal exits at once.
+
+    Unless it ``is_supervised``: then it was perhaps told twice, by a service manager that tells
+    every process and by its supervisor, and it is the supervisor that ends it at once.
+    """
 
     async def with_signals() -> None:
         stop = asyncio.Event()
 
         def on_signal(number: signal.Signals) -> None:
+            if stop.is_set() and is_supervised:
+                return
             if stop.is_set():
                 _log.warning("exiting at once: second %s", number.name)
-                os._exit(_SIGNAL_EXIT_BASE + number)
+                os._exit(SIGNAL_EXIT_BASE + number)
             _log.info("received %s; stopping", number.name)
             stop.set()
 
@@ -124,20 +132,23 @@ async def delivering(settings: Settings, render: Render, database: Database) -> 
         await deliverer.stop()
 
 
-def end_with_supervisor(process_name: UUID, drain_seconds: float) -> None:
+def end_with_supervisor(
+    process_name: UUID, drain_seconds: float, supervisor: int | None = None
+) -> None:
     """Take the process name that the supervisor chose, and exit when the supervisor has died.
 
-    The supervisor holds the other end of our stdin and never writes: the kernel closes it even
-    after kill -9, on every system. We then send ourselves SIGTERM and, if that does not end us in
-    time, exit without cleanup.
+    The supervisor holds the other end of this file (our stdin) and never writes: the kernel closes
+    it even after kill -9, on every system. We then send ourselves SIGTERM and, if that does not end
+    us in time, exit without cleanup.
     """
+    file = sys.stdin.fileno() if supervisor is None else supervisor
 
     def watch() -> None:
-        while os.read(sys.stdin.fileno(), 1):
+        while os.read(file, 1):
             continue
         os.kill(os.getpid(), signal.SIGTERM)
         threading.Event().wait(drain_seconds + _ORPHAN_SECONDS_MARGIN)
-        os._exit(_SIGNAL_EXIT_BASE + signal.SIGKILL)
+        os._exit(SIGNAL_EXIT_BASE + signal.SIGKILL)
 
     name_this_process(process_name)
     threading.Thread(target=watch, name="supervisor-watch", daemon=True).start()

@@ -47,8 +47,9 @@ _ROLLBACK_SECONDS_MAX: Final = 2.0
 IDLE_SECONDS_MAX: Final = 60.0
 _CONNECTIONS: Final = CountedBound(
     "database_pool",
-    of="connections of a process to PostgreSQL; those of its pool are shared by everything that "
+    of="connections to PostgreSQL; those of its pool are shared by everything that "
     "has none of its own ([how many](../how-to/operate-postgresql.md#connections))",
+    over="process",
     value=f"{SERVER_CONNECTIONS_MAX} of a server, {WORKER_CONNECTIONS_MAX} of a worker, "
     f"{ENGINE_CONNECTIONS_MAX} of an engine",
     response="waits for a turn, in order; after 30 s 503 `database_unavailable`, `Retry-After`",

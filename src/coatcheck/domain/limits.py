@@ -133,7 +133,7 @@ STRIPE_EVENT_BYTES_MAX: Final = 256 * 1024
 """An event that Stripe sends."""
 
 SERVER_CONNECTIONS_MAX: Final = 12
-"""Connections of a server to PostgreSQL."""
+"""Connections of a server process to PostgreSQL."""
 WORKER_CONNECTIONS_MAX: Final = 10
 """Connections of a worker process to PostgreSQL, however many workers it runs."""
 ENGINE_CONNECTIONS_MAX: Final = 8

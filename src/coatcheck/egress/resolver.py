@@ -35,8 +35,9 @@ FAILURES_MAX: Final = 4_096
 """How many failed names are remembered; the oldest are dropped first."""
 _LOOK_UPS_OF_ORG: Final = CountedBound(
     "look_ups_of_org",
-    of="host names of an organisation that one process resolves at a time ([name servers]"
+    of="host names of an organisation that are resolved at a time ([name servers]"
     "(settings.md#coatcheck_dns_servers))",
+    over="process",
     value=f"{LOOK_UPS_PER_ORG_MAX}, and at most an eighth of the free places; "
     f"{WAITING_PER_ORG_MAX} more wait for up to {TURN_SECONDS_MAX:g} s; "
     f"{LOOK_UP_SECONDS_MAX:g} s for each name",
@@ -45,7 +46,8 @@ _LOOK_UPS_OF_ORG: Final = CountedBound(
 )
 _LOOK_UPS: Final = CountedBound(
     "look_ups",
-    of="host names of all organisations that one process resolves at a time",
+    of="host names of all organisations that are resolved at a time",
+    over="process",
     value=str(LOOK_UPS_MAX),
     response="a submission or registration: 503 `resolver_busy`, `Retry-After`; a call: later, "
     "without using an attempt",

@@ -66,7 +66,7 @@ def create_app(
         *api_keys.routes(server.settings, server.tenants),
         *stripe.routes(server.settings, server.tenants),
         *webhook_endpoints.routes(server.engine.webhooks, server.receivers),
-        *blobs.routes(server.engine, server.tenants),
+        *blobs.routes(server.engine, server.tenants, processes=server.settings.processes),
         *remote_callbacks.routes(server.remote_calls),
     ]
     for product in products:

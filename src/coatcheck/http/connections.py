@@ -39,15 +39,17 @@ OVER_MAX: Final = 1_000
 RETRY_AFTER: Final = (b"retry-after", b"2")
 CONNECTIONS_BOUND: Final = CountedBound(
     "connections",
-    of="connections of one server; idle ones are closed first, and health checks and operators are "
+    of="connections; idle ones are closed first, and health checks and operators are "
     "still answered",
+    over="server",
     response="503 `too_many_connections`, `Retry-After`",
     settings=["connections"],
 )
 ADDRESS_BOUND: Final = CountedBound(
     "connections_of_address",
-    of="connections of one address (IPv6: /64) that have shown no valid credential, on one server; "
-    "listed proxies are exempt",
+    of="connections of one address (IPv6: /64) that have shown no valid credential; listed "
+    "proxies are exempt",
+    over="server",
     response="429 `too_many_connections_of_address`, `Retry-After`, closed",
     settings=["connections_per_address", "proxies"],
 )

@@ -15,6 +15,7 @@ from coatcheck.core.remote.calls import RemoteCalls
 from coatcheck.core.remote.result_store import ResultStore
 from coatcheck.db.connection import PINNED_PLANS, Connection
 from coatcheck.db.notifications import KEYS, SERVICES
+from coatcheck.domain.bounds import share
 from coatcheck.domain.remote_work import OperatorRemote
 from coatcheck.egress import Guard, guard_of, receiver_guard
 from coatcheck.http import connections
@@ -24,7 +25,7 @@ from coatcheck.http.gate import Backlog, Gate
 from coatcheck.http.job_adapters import JobAdapters
 from coatcheck.http.large_responses import LargeResponses
 from coatcheck.http.lifecycle import Readiness, ServerDraining
-from coatcheck.http.memory_budget import ANSWERS, BodyBudget, ByteBudget
+from coatcheck.http.memory_budget import ANSWERS, MEMORY_MB_MIN, BodyBudget, ByteBudget
 from coatcheck.http.open_responses import OpenResponseLimits, OpenResponses
 from coatcheck.http.rate_limits import RateLimiter
 from coatcheck.http.retry_after import RetryAfterEstimator
@@ -140,7 +141,16 @@ async def open_server_context(
             timeout_seconds_max=settings.call_timeout_seconds_max,
             operator_org=settings.operator_org,
         )
-        large_responses = ByteBudget(ANSWERS, settings.answer_memory_mb * _MIB, is_of_bodies=False)
+
+        def share_of(most: int) -> int:
+            return share(most, settings.processes)
+
+        def share_of_memory(mb: int) -> int:
+            return share(mb, settings.processes, least=MEMORY_MB_MIN) * _MIB
+
+        large_responses = ByteBudget(
+            ANSWERS, share_of_memory(settings.answer_memory_mb), is_of_bodies=False
+        )
         yield ServerContext(
             settings=settings,
             engine=engine,
@@ -149,7 +159,7 @@ async def open_server_context(
             adapters=JobAdapters(),
             retry_after=RetryAfterEstimator(engine.explainer.forecasts.eta_in_queue),
             large_results=LargeResponses(engine, large_responses),
-            bodies=BodyBudget(settings.body_memory_mb * _MIB),
+            bodies=BodyBudget(share_of_memory(settings.body_memory_mb)),
             large_responses=large_responses,
             guard=guard_of(settings),
             receivers=receiver_guard(settings),
@@ -160,11 +170,11 @@ async def open_server_context(
             remote_calls=remote_calls,
             open_responses=OpenResponses(
                 OpenResponseLimits(
-                    of_one_key=settings.held_answers_per_key,
-                    of_one_org=settings.held_answers_per_org,
-                    of_one_address=settings.connections_per_address,
+                    of_one_key=share_of(settings.held_answers_per_key),
+                    of_one_org=share_of(settings.held_answers_per_org),
+                    of_one_address=share_of(settings.connections_per_address),
                     in_all=OpenResponseLimits.in_all_of(
-                        connections.possible_connections(settings.connections)
+                        connections.possible_connections(share_of(settings.connections))
                     ),
                 ),
                 settings.proxies,

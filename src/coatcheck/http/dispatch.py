@@ -489,6 +489,7 @@ def _request_ids() -> Iterator[str]:
 _CODE: Final = CountedBound(
     "code",
     of="what a browser may load as a script, a style, a worker or an object of a page",
+    over="request",
     value="files of the dashboard and of `/docs`",
     response="403 `not_served_as_code`",
 )

@@ -20,6 +20,8 @@ from coatcheck.domain.bounds import CountedBound
 from coatcheck.domain.errors import ServerBusy, TooManyBytesInFlight
 from coatcheck.telemetry import metrics
 
+MEMORY_MB_MIN: Final = 128
+"""The smallest budget: the largest body and the largest result must fit into the share of one."""
 SHARE_OF_ONE: Final = 4
 """The part of a budget that one organisation (or address) may use: a quarter."""
 UNKNOWN_CALLERS: Final = 16
@@ -35,6 +37,7 @@ _REFUSED: Final = (
 BODIES: Final = CountedBound(
     "bodies",
     of="memory for request bodies, in MiB; of those that no handler has asked for yet, 32 MiB",
+    over="server",
     value="one organisation: a quarter",
     response=f"after {BODY_WAIT_SECONDS_MAX:g} s {_REFUSED}; of those that no handler has asked "
     "for, the oldest is cut off",
@@ -43,6 +46,7 @@ BODIES: Final = CountedBound(
 _BODIES_WITHOUT_CREDENTIAL: Final = CountedBound(
     "bodies_without_credential",
     of="the same for callers without a credential. The sign-in form has at most 8 KiB",
+    over="server",
     value="a sixteenth; one address: a quarter of that",
     response="as `bodies`",
     settings=["body_memory_mb"],
@@ -51,6 +55,7 @@ ANSWERS: Final = CountedBound(
     "answers",
     of="memory for responses larger than 64 KiB while they are read, in MiB. A result is in memory "
     "once for all its readers",
+    over="server",
     value="one organisation: a quarter",
     response=f"after {ANSWER_WAIT_SECONDS_MAX:g} s {_REFUSED}",
     settings=["answer_memory_mb"],

@@ -110,13 +110,14 @@ class OpenResponses:
         self._held[holder] += 1
 
 
-_OPEN: Final = "open responses on one server (streams, long-polls, waiting calls, live pages)"
+_OPEN: Final = "open responses (streams, long-polls, waiting calls, live pages)"
 _REFUSED: Final = "429 `too_many_held_answers`, `Retry-After`"
 _BOUNDS: Final[Mapping[str, tuple[CountedBound, str]]] = {
     "key": (
         CountedBound(
             "held_answers_of_key",
             of=f"{_OPEN} for one credential",
+            over="server",
             response=_REFUSED,
             settings=["held_answers_per_key"],
         ),
@@ -126,6 +127,7 @@ _BOUNDS: Final[Mapping[str, tuple[CountedBound, str]]] = {
         CountedBound(
             "held_answers_of_org",
             of=f"{_OPEN} for one organisation",
+            over="server",
             response=_REFUSED,
             settings=["held_answers_per_org"],
         ),
@@ -135,6 +137,7 @@ _BOUNDS: Final[Mapping[str, tuple[CountedBound, str]]] = {
         CountedBound(
             "held_answers_of_address",
             of=f"{_OPEN} for one address; listed proxies are exempt",
+            over="server",
             response=_REFUSED,
             settings=["connections_per_address", "proxies"],
         ),
@@ -144,6 +147,7 @@ _BOUNDS: Final[Mapping[str, tuple[CountedBound, str]]] = {
         CountedBound(
             "held_answers_of_strangers",
             of=f"{_OPEN} for all callers without a credential of one organisation's open endpoints",
+            over="server",
             response=_REFUSED,
             settings=["held_answers_per_key"],
         ),
@@ -153,6 +157,7 @@ _BOUNDS: Final[Mapping[str, tuple[CountedBound, str]]] = {
         CountedBound(
             "held_answers_of_all",
             of=f"{_OPEN} in total, except those of operators",
+            over="server",
             value=f"{_HELD_SHARE:.0%} of the connections",
             response=_REFUSED,
             settings=["connections"],

@@ -108,6 +108,7 @@ _DEFAULT: Final = Bounds()
 _HEAD: Final = CountedBound(
     "head",
     of="request line and headers of a request",
+    over="request",
     value=f"{_DEFAULT.head_bytes // 1024} KiB, {_DEFAULT.headers} headers, "
     f"{_DEFAULT.head_seconds:g} s",
     response="431 `headers_too_large`, 408 `headers_too_slow`",
@@ -115,12 +116,14 @@ _HEAD: Final = CountedBound(
 _PIPELINE: Final = CountedBound(
     "pipeline",
     of="requests of one connection that wait for an earlier response",
+    over="connection",
     value=str(_DEFAULT.pipelined),
     response="429 `pipeline_too_long` after the earlier responses, `Retry-After`, closed",
 )
 _CHUNK_EXTENSIONS: Final = CountedBound(
     "chunk_extensions",
     of="chunk extensions of a request, in total",
+    over="request",
     value=f"{_DEFAULT.chunk_extension_bytes // 1024} KiB",
     response="400 `malformed_request`, closed",
 )
@@ -128,6 +131,7 @@ _READER: Final = CountedBound(
     "reader",
     of="the minimum speed at which a client reads a response, over "
     f"{_DEFAULT.stall_seconds:g} s in which the server waits for the client",
+    over="connection",
     value=f"{_DEFAULT.read_bytes_per_second_min // 1024} KiB a second",
     response="the connection is cut",
 )

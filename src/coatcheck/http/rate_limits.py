@@ -397,6 +397,7 @@ def _tighter(limits: _Limits) -> Allowance:
 _RATE: Final = CountedBound(
     "rate",
     of="requests of a key, and of an organisation, in a window",
+    over="deployment",
     value="none, or that of `coatcheck keys create --rate` and `coatcheck orgs limit --rate`",
     response="429 `rate_limited`, `Retry-After`",
 )

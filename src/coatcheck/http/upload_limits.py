@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final
 
-from coatcheck.domain.bounds import CountedBound
+from coatcheck.domain.bounds import CountedBound, share
 from coatcheck.domain.errors import RateLimited
 from coatcheck.telemetry import metrics
 
@@ -25,8 +25,8 @@ _RETRY_AFTER_SECONDS: Final = 10
 _NO_ROOM: Final = "Too many uploads are in progress; see Retry-After."
 _UPLOADS: Final = CountedBound(
     "uploads",
-    of="uploads of archives, lists and recordings to one server at a time: in total, and of one "
-    "organisation",
+    of="uploads of archives, lists and recordings at a time: in total, and of one organisation",
+    over="server",
     value=f"{UPLOADS_MAX}, {UPLOADS_OF_ONE_ORG_MAX}",
     response=f"after {WAIT_SECONDS_MAX:g} s 429 `rate_limited`, "
     f"`Retry-After: {_RETRY_AFTER_SECONDS}`",
@@ -34,10 +34,19 @@ _UPLOADS: Final = CountedBound(
 
 
 class UploadSlots:
-    """Slots for uploads on one server, bounded in total and by organisation."""
+    """Slots for uploads, bounded in total and by organisation.
 
-    def __init__(self, uploads_max: int | None = None, of_one_org_max: int | None = None) -> None:
-        self._all = asyncio.Semaphore(uploads_max or UPLOADS_MAX)
+    The bounds are those of a server with this number of processes, and this is one of them.
+    """
+
+    def __init__(
+        self,
+        processes: int = 1,
+        uploads_max: int | None = None,
+        of_one_org_max: int | None = None,
+    ) -> None:
+        self._processes = processes
+        self._all = asyncio.Semaphore(share(uploads_max or UPLOADS_MAX, processes))
         self._of_one_org_max = of_one_org_max
         self._orgs: dict[str, OrgRoom] = {}
 
@@ -71,7 +80,8 @@ class UploadSlots:
 
     @asynccontextmanager
     async def _entered_of_org(self, org: str) -> AsyncIterator[None]:
-        room = self._orgs.setdefault(org, OrgRoom(self._of_one_org_max or UPLOADS_OF_ONE_ORG_MAX))
+        most = share(self._of_one_org_max or UPLOADS_OF_ONE_ORG_MAX, self._processes)
+        room = self._orgs.setdefault(org, OrgRoom(most))
         room.users += 1
         try:
             async with room.slots:

@@ -28,7 +28,7 @@ from coatcheck.db.batcher import Batcher
 from coatcheck.db.connection import PINNED_PLANS
 from coatcheck.db.database import Database
 from coatcheck.db.notifications import CHANGED
-from coatcheck.domain.bounds import Bound
+from coatcheck.domain.bounds import Bound, share
 from coatcheck.domain.errors import (
     BlobStoreUnavailable,
     DatabaseUnavailable,
@@ -157,8 +157,9 @@ _PER_ORG: Final = 64
 _PER_TARGET: Final = 4
 Bound(
     "webhooks",
-    of="webhooks that one server sends at a time: in total, of one organisation, to one receiver; "
-    "at most half of the total to failing receivers",
+    of="webhooks that are sent at a time: in total, at most half of that to failing receivers; of "
+    "one organisation, and to one receiver, by all servers together",
+    over="server",
     value=f"{PLACES}, {_PER_ORG}, {_PER_TARGET}",
     response="they wait their turn",
 )
@@ -218,6 +219,8 @@ class WebhookDeliverer(Loop):
             seconds_max=post_seconds_max,
         )
         self._lease_seconds = lease_seconds
+        self._places = share(PLACES, settings.processes)
+        self._places_of_failing = share(_PLACES_OF_FAILING, settings.processes)
         self._marks: Batcher[Mark, bool] = Batcher(self._mark, rows_max=_MARKS_MAX)
         self._posts: dict[asyncio.Task[None], _Posting] = {}
         self._renewing: asyncio.Task[None] | None = None
@@ -274,10 +277,11 @@ class WebhookDeliverer(Loop):
         due = await webhooks.next_due_seconds(self._db)
         if due is None or due > 0:
             return _TICK_SECONDS if due is None else min(due, _TICK_SECONDS)
-        places = PLACES - len(self._posts)
+        places = self._places - len(self._posts)
         if places <= 0:
             return _TICK_SECONDS  # a post that ends wakes this loop
-        room = Room(places, max(0, _PLACES_OF_FAILING - self._failing), _PER_ORG, _PER_TARGET)
+        of_failing = max(0, self._places_of_failing - self._failing)
+        room = Room(places, of_failing, _PER_ORG, _PER_TARGET)
         began = time.monotonic()
         claimed, self._cursor = await webhooks.claim(
             self._db,

@@ -211,6 +211,15 @@ class Settings:
         parse=parsers.whole_number(1, 65_535),
         default="8080",
     )
+    processes: int = setting(
+        "PROCESSES",
+        "How many processes `coatcheck serve` runs. They share its port and the bounds of one "
+        "server: each process enforces its part of them. Each has up to 12 connections to "
+        "PostgreSQL.",
+        allowed="a whole number from 1 to 64",
+        parse=parsers.whole_number(1, 64),
+        default="1",
+    )
     connections: int = setting(
         "CONNECTIONS",
         "The maximum number of connections to one server. It is lower if the system does not allow "
@@ -351,7 +360,8 @@ class Settings:
         "BODY_MEMORY_MB",
         "How much memory the request bodies that one server is receiving may use, in MiB. One "
         "organisation may use a quarter of it. Callers without a credential share another "
-        "sixteenth, of which one address may use a quarter.",
+        "sixteenth, of which one address may use a quarter. Each of COATCHECK_PROCESSES may use "
+        "its part, and at least 128.",
         allowed="a whole number from 128 to 1048576",
         parse=parsers.whole_number(128, 1024 * 1024),
         default="128",
@@ -360,7 +370,7 @@ class Settings:
         "ANSWER_MEMORY_MB",
         "How much memory responses larger than 64 KiB may use while they are sent, in MiB. One "
         "organisation may use a quarter of it. A result is held once, however many callers read "
-        "it.",
+        "it. Each of COATCHECK_PROCESSES may use its part, and at least 128.",
         allowed="a whole number from 128 to 1048576",
         parse=parsers.whole_number(128, 1024 * 1024),
         default="256",

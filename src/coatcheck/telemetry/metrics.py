@@ -35,7 +35,15 @@ from coatcheck.domain.durations import BOUNDS_SECONDS
 from coatcheck.domain.lanes import Lane
 from coatcheck.domain.states import State
 from coatcheck.telemetry.job_stats import Counted
-from coatcheck.telemetry.snapshots import OTHER, Across, Snapshot, render, take_snapshot
+from coatcheck.telemetry.snapshots import (
+    OTHER,
+    Across,
+    Labels,
+    Snapshot,
+    labelled,
+    render,
+    take_snapshot,
+)
 from coatcheck.version import __version__
 
 
@@ -236,6 +244,10 @@ _resident_bytes = gauge(
 _cpu_seconds = counter(
     "coatcheck_process_cpu_seconds_total", "CPU time of all processes, by kind.", "kind"
 )
+_restarts = counter(
+    "coatcheck_server_process_restarts_total",
+    "Processes of servers that were started again after they had ended unasked.",
+)
 _running = gauge("coatcheck_worker_running", "Jobs that workers are running, by lane.", "lane")
 _poll_seconds = gauge(
     "coatcheck_worker_poll_seconds",
@@ -344,6 +356,7 @@ _abandoned_by_worker: Final[dict[object, int]] = {}
 _finished_children: Final[dict[tuple[str, State], Counter]] = {}
 _run_seconds_children: Final[dict[str, BatchHistogram]] = {}
 _cpu_seconds_shown: float = 0.0
+_own_labels: Labels = ()
 
 for _lane in Lane:
     # From the start: a series that does not exist yet has no rate.
@@ -545,6 +558,14 @@ def show_requests() -> None:
         _request_seconds.labels(method, route).observe_many(times)
 
 
+def name_server_process(number: int, *, is_restarted: bool) -> None:
+    """Record that this is one of several processes of a server, and perhaps took one's place."""
+    global _own_labels
+    _own_labels = (("process", str(number)),)
+    if is_restarted:
+        _restarts.inc()
+
+
 def snapshot(kind: str) -> Snapshot:
     """All metrics of this process now. ``kind`` is the kind of process."""
     global _cpu_seconds_shown
@@ -561,8 +582,13 @@ def snapshot(kind: str) -> Snapshot:
 
 
 def exposition(kind: str = "serve") -> bytes:
-    """This process's own metrics as Prometheus text, with Python's standard process metrics."""
+    """This process's own metrics as Prometheus text, with Python's standard process metrics.
+
+    If it is one of several processes of a server, all have the label ``process``: whoever asks
+    their address is answered by another one each time.
+    """
     python = CollectorRegistry()
     ProcessCollector(registry=python)
     PlatformCollector(registry=python)
-    return render(snapshot(kind), take_snapshot(python, {}))
+    own = (snapshot(kind), take_snapshot(python, {}))
+    return render(*(labelled(each, _own_labels) for each in own))

@@ -103,6 +103,23 @@ def decoded(data: bytes) -> Snapshot:
     }
 
 
+def labelled(snapshot: Snapshot, labels: Labels) -> Snapshot:
+    """``snapshot`` with these labels on every sample."""
+    return {
+        family.name: Family(
+            family.name,
+            family.kind,
+            family.text,
+            family.across,
+            {
+                (name, tuple(sorted([*given, *labels]))): value
+                for (name, given), value in family.samples.items()
+            },
+        )
+        for family in snapshot.values()
+    }
+
+
 def counts(snapshot: Snapshot) -> Snapshot:
     """The part that stays true after a process has ended: its counters, without its gauges."""
     return {name: family for name, family in snapshot.items() if family.kind != _GAUGE}

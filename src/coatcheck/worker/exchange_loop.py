@@ -44,6 +44,7 @@ _SLOTS: Final = CountedBound(
     "slots",
     of="slots of a worker's lane for organisations that already hold some, if there are several "
     "organisations; at least one of two or more is reserved for others",
+    over="worker",
     response="the job stays queued; [`explain`](../explanation/why-is-it-waiting.md) says "
     "`lane_full`, and why. Counted once for each claim that only found reserved slots",
     settings=["lane_reserved_percent"],

@@ -48,6 +48,7 @@ _log = logging.getLogger(__name__)
 _REPORTS: Final = CountedBound(
     "reports",
     of="log lines and chunks of a job that wait to be stored",
+    over="worker",
     value=f"{REPORTS_WAITING_BYTES_PER_JOB // 1024} KiB a job, "
     f"{REPORTS_WAITING_BYTES // 1024**2} MiB a worker",
     response="the handler waits; if it does not await its reports: `reports_not_awaited` at "

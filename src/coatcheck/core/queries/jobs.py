@@ -336,12 +336,14 @@ async def backlog(db: Connection, org: str, endpoints: Sequence[str], most: int)
 Bound(
     "page",
     of="results in pages (`batch-status`, tasks of a batch): one result, and all of a page",
+    over="request",
     value=f"{RESULT_INLINE_BYTES_MAX // 1024} KiB, {PAGE_RESULTS_BYTES_MAX // 1024**2} MiB",
     response="omitted: `result_url` says where it is",
 )
 BACKLOG: Final = CountedBound(
     "backlog",
     of="jobs of an organisation that have not started; each task of a batch counts",
+    over="deployment",
     value="none, or that of `coatcheck orgs limit --backlog`",
     response="429 `queue_full`, `Retry-After`; a list that cannot be counted at submission is "
     "ingested as far as there is room",

@@ -37,6 +37,7 @@ _rank: Final = itemgetter(11)
 Bound(
     "turns",
     of="organisations, and queues, that a claim looks at in a lane",
+    over="claim",
     value=f"{QUEUES_SCANNED_MAX:,}",
     response="none: the next claim continues from there",
 )

@@ -40,9 +40,9 @@ class StoredBlobBody(msgspec.Struct, frozen=True):
     sha256: str
 
 
-def routes(engine: Engine, db: Connection) -> list[Route]:
-    """``/v1/blobs/{token}``: fetch and put."""
-    room = UploadSlots()
+def routes(engine: Engine, db: Connection, *, processes: int) -> list[Route]:
+    """``/v1/blobs/{token}``: fetch and put, on one of so many processes of a server."""
+    room = UploadSlots(processes)
 
     async def fetch(request: Request) -> Response | StreamResponse:
         grant = engine.signer.grants.read(request.params["token"], "GET", datetime.now(UTC))

@@ -186,8 +186,8 @@ def metrics_routes(
                 Parameter(
                     "scope",
                     "query",
-                    "`process` shows only the server that answers, without the queue; it needs no "
-                    "database.",
+                    "`process` shows only the process that answers, without the queue; it needs no "
+                    "database. If a server has several, the label `process` has its number.",
                     {"type": "string", "enum": list(_SCOPES), "default": _SCOPES[0]},
                 )
             ],

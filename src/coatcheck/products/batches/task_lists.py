@@ -114,7 +114,7 @@ class TaskListReader:
         self._engine = server.engine
         self._gate = server.gate
         self._small_tasks_max = server.settings.batch_small_tasks
-        self._room = UploadSlots()
+        self._room = UploadSlots(server.settings.processes)
 
     async def receive(
         self, request: Request, body: NewBatchBody | MoreTasks, target: ListTarget

@@ -58,6 +58,7 @@ DEFINITION_BYTES_MAX: Final = 256 * 1024
 _DEFINITION: Final = CountedBound(
     "definition",
     of="bytes of the document that registers a service",
+    over="request",
     value=f"{DEFINITION_BYTES_MAX // 1024} KiB",
     response="413 `body_too_large`",
 )
@@ -65,18 +66,21 @@ _ENDPOINTS: Final = CountedBound(
     "endpoints",
     of=f"endpoints of a registered service, in all its versions; {ENDPOINTS_MAX} in one version, "
     f"{VERSIONS_MAX} versions",
+    over="service",
     value=str(SERVICE_ENDPOINTS_MAX),
     response="422 `invalid_input`",
 )
 _SERVICES: Final = CountedBound(
     "services",
     of="registered services of an organisation",
+    over="deployment",
     response="409 `too_many_services`",
     settings=["services_max"],
 )
 _TIMEOUT: Final = CountedBound(
     "timeout",
     of="timeout of an endpoint with an http upstream or a remote, in seconds",
+    over="request",
     value="less with `coatcheck orgs limit --timeout-max`",
     response="403 `timeout_not_allowed`; an endpoint that was registered before gets no longer "
     "timeout",

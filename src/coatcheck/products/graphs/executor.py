@@ -303,6 +303,7 @@ class GraphExecutor:
 Bound(
     "parsers",
     of="parsers of all archives that a worker analyses; archives that it analyses at a time",
+    over="worker",
     value="its cores, and one more for each further archive",
     response="fewer parsers, and a lower priority the more archives an organisation has",
     settings=["graphs_concurrency"],

@@ -103,7 +103,8 @@ PART: Final = "file"
 Bound(
     "archive",
     of="entries of an archive, and their unpacked size in MiB; archives with a directory of more "
-    f"than {TAIL_BYTES_MAX // 1024**2} MiB that one server checks at a time",
+    f"than {TAIL_BYTES_MAX // 1024**2} MiB that a process checks at a time",
+    over="process",
     value="1 such check",
     response="422 `archive_rejected`; the next check waits",
     settings=["archive_entries_max", "archive_unpacked_mb_max"],
@@ -119,7 +120,7 @@ class GraphSubmitRoutes:
         self._limits = ArchiveLimits.of(
             settings.archive_entries_max, settings.archive_unpacked_mb_max
         )
-        self._room = UploadSlots()
+        self._room = UploadSlots(settings.processes)
         self._long_check = asyncio.Lock()
         self._can_analyse = extra.is_installed()
 

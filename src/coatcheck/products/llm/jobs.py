@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -421,8 +421,9 @@ LARGE_BODIES_MAX: Final = 8
 LARGE_BODIES_OF_ONE_ORG_MAX: Final = 3
 
 
-def _room() -> UploadSlots:
-    return UploadSlots(LARGE_BODIES_MAX, LARGE_BODIES_OF_ONE_ORG_MAX)
+def large_body_slots(settings: Settings) -> UploadSlots:
+    """Slots for large bodies."""
+    return UploadSlots(settings.processes, LARGE_BODIES_MAX, LARGE_BODIES_OF_ONE_ORG_MAX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -439,7 +440,7 @@ class LlmContext:
     """For the images that workers fetch."""
     draining: ServerDraining
     callers: SynchronousCallers
-    room: UploadSlots = field(default_factory=_room)
+    room: UploadSlots
     """For large bodies, with images; shared by all routes."""
 
     def check_configured(self) -> None:

@@ -28,11 +28,10 @@ from coatcheck.http.problems import problem
 from coatcheck.http.request import Request
 from coatcheck.http.response import JSON, RawHeaders, Response, StreamResponse, json_response
 from coatcheck.http.routing import HoldsOpen, Parameter, RequestBody, ResponseSpec, Route
-from coatcheck.http.upload_limits import UploadSlots
 from coatcheck.http.watching import RESUME_PARAMETERS, resume_after
 from coatcheck.products.llm import chat_requests, schemas
 from coatcheck.products.llm.direct_client import TAGS, DirectClient, NoAnswer
-from coatcheck.products.llm.jobs import LARGE_BODIES_MAX, LARGE_BODIES_OF_ONE_ORG_MAX, LlmContext
+from coatcheck.products.llm.jobs import LlmContext, large_body_slots
 from coatcheck.products.llm.model import LLM_ENDPOINTS, LlmFailure, LlmKind
 from coatcheck.products.llm.openai.native import Untranslatable
 from coatcheck.products.llm.problem_formats import OLLAMA
@@ -183,7 +182,7 @@ class DirectRoutes:
         self._context = context
         self._direct = DirectClient(context.settings.llm_targets)
         # Its own room: a direct call keeps its body in memory until a target has answered.
-        self._room = UploadSlots(LARGE_BODIES_MAX, LARGE_BODIES_OF_ONE_ORG_MAX)
+        self._room = large_body_slots(context.settings)
 
     async def tags(self, request: Request) -> Response:
         return await self._models(request, TAGS)

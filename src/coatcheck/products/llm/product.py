@@ -26,7 +26,13 @@ def _routes(context: ProductContext) -> Sequence[Route]:
     from coatcheck.products.llm import passthrough, submit_routes
     from coatcheck.products.llm.caller_retries import SynchronousCallers
     from coatcheck.products.llm.images import image_guard
-    from coatcheck.products.llm.jobs import JOBS, LIST_FILTERS, LlmContext, LlmJobs
+    from coatcheck.products.llm.jobs import (
+        JOBS,
+        LIST_FILTERS,
+        LlmContext,
+        LlmJobs,
+        large_body_slots,
+    )
     from coatcheck.products.llm.openai import routes as openai
 
     server = context.server
@@ -42,6 +48,7 @@ def _routes(context: ProductContext) -> Sequence[Route]:
         callers=SynchronousCallers(
             server.engine, cancels_abandoned=server.settings.llm_cancel_abandoned
         ),
+        room=large_body_slots(server.settings),
     )
     return [
         *submit_routes.routes(llm),

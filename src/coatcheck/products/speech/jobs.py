@@ -105,7 +105,7 @@ class SpeechJobs(JobResource):
     def __init__(self, server: ServerContext) -> None:
         super().__init__(server)
         self.settings = server.settings
-        self.room = UploadSlots()
+        self.room = UploadSlots(server.settings.processes)
         """Limits concurrent uploads of voices."""
         self.work = SpeechWork(server.engine, server.settings)
 

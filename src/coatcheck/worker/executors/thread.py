@@ -44,6 +44,7 @@ ABANDONED_THREADS_MAX: Final = 64
 ABANDONED_THREADS: Final = CountedBound(
     "threads",
     of="threads of a worker whose plain function did not stop at its timeout or cancellation",
+    over="worker",
     value=f"{ABANDONED_THREADS_OF_ENDPOINT_MAX} of an endpoint, {ABANDONED_THREADS_MAX} of a "
     "worker",
     response="its jobs wait and use no attempt; `explain` says `threads_held`",
