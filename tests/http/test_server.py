@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 
 import httpx2
 import pytest
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from coatcheck.http.dispatch import Dispatcher
 from coatcheck.http.lifecycle import ServerDraining
@@ -102,3 +104,25 @@ def test_no_piece_of_an_answer_waits_for_the_one_before_to_be_acknowledged() -> 
         listening.accept()[0] as accepted,
     ):
         assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
+
+
+async def test_answered_requests_are_freed_without_the_garbage_collector() -> None:
+    async def answer(_: Request) -> Response:
+        return Response(200, b"done")
+
+    listening = listen("127.0.0.1", 0)
+    url = f"http://127.0.0.1:{listening.getsockname()[1]}/"
+    server = HttpServer(app(answer), drain_seconds=30)
+    serving = asyncio.create_task(server.serve(sockets=[listening]))
+    gc.collect()
+    gc.disable()
+    try:
+        async with httpx2.AsyncClient(trust_env=False, timeout=30) as client:
+            for _ in range(10):
+                assert (await client.get(url)).text == "done"
+            kept = [each for each in gc.get_objects() if type(each) is RequestResponseCycle]
+    finally:
+        gc.enable()
+    assert len(kept) == 1, "a connection keeps its last request"
+    server.stop()
+    await serving

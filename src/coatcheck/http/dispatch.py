@@ -247,6 +247,9 @@ class Dispatcher:
                     job_id=_job_of(request, route, response),
                 )
             context.request_id.reset(token)
+            # It refers to the scope. Reference counts then free both, and the garbage collector,
+            # which costs more, has nothing to find.
+            scope.pop(ARRIVING, None)
 
     async def _run(self, request: Request, match: Match) -> Response | StreamResponse:
         route = match.route
