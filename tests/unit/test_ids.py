@@ -46,6 +46,10 @@ def test_lower_case_and_look_alikes_are_read(job_id: UUID) -> None:
         "U" * 26,
         "0" * 25 + "-",
         "0" * 25 + "ö",
+        "0" * 25 + "\N{LATIN SMALL LETTER LONG S}",  # a capital S in upper case
+        "0_" * 13,  # what Python reads in numbers
+        "+" + "0" * 25,
+        "0" * 25 + "\n",
         "\N{ARABIC-INDIC DIGIT ZERO}" * 26,
     ],
 )

@@ -21,7 +21,7 @@ from uuid import UUID
 
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _PAIRS = [a + b for a in _ALPHABET for b in _ALPHABET]
-_VALUES = {letter: value for value, letter in enumerate(_ALPHABET)}
+_PYTHONS_ALPHABET = "0123456789abcdefghijklmnopqrstuv"
 _TEXT_LENGTH = 26
 _TIME_BYTES = 6
 _RANDOM_BYTES = 10
@@ -134,18 +134,19 @@ def from_text(text: str) -> UUID:
     """Parse a ULID. Accepts lower case and the look-alikes I, L and O."""
     if len(text) != _TEXT_LENGTH:
         raise InvalidId(f"a job id must have {_TEXT_LENGTH} characters, not {len(text)}")
-    number = 0
-    for letter in text.upper().translate(_LOOK_ALIKES):
-        value = _VALUES.get(letter)
-        if value is None:
-            raise InvalidId("a job id may only contain Crockford's base 32 characters")
-        number = number << 5 | value
+    if _CROCKFORD.fullmatch(text) is None:
+        raise InvalidId("a job id may only contain Crockford's base 32 characters")
+    number = int(text.translate(_AS_PYTHON), 32)
     if number >> 128:
         raise InvalidId("a job id must begin with 0 to 7")
     return UUID(int=number)
 
 
-_LOOK_ALIKES = str.maketrans("ILO", "110")
+_CROCKFORD: Final = re.compile(f"[{_ALPHABET}ILO]*", re.ASCII | re.IGNORECASE)
+_AS_PYTHON: Final = str.maketrans(
+    f"{_ALPHABET}{_ALPHABET.lower()}ILOilo", f"{2 * _PYTHONS_ALPHABET}110110"
+)
+"""From Crockford's characters to those of ``int``, which is much faster than a loop over them."""
 
 
 _RUN_QUEUE_KEY: Final = re.compile(r"([0-9a-f]{32})(/.*)?", re.DOTALL)
