@@ -82,6 +82,7 @@ class JobPath:
             self._exchange.complete(FinishedJob(job, _RESULT, 0.001))
         self._held.clear()
         await self._exchange.serve_once()
+        await self._exchange.recorded()
         await self._database.notifier.drain()
 
 

@@ -113,7 +113,7 @@ LEDGER: Final[Mapping[str, Scenario]] = {
             deleted=9,
             index_entries=1_245,
             wal_records=3_410,
-            wal_bytes=442_000,
+            wal_bytes=409_000,
             buffers=9_390,
         ),
         reading=READING_500,
@@ -131,7 +131,7 @@ LEDGER: Final[Mapping[str, Scenario]] = {
             deleted=9,
             index_entries=1_802,
             wal_records=4_460,
-            wal_bytes=536_000,
+            wal_bytes=491_000,
             buffers=13_050,
         ),
         reading=READING_500,
@@ -236,6 +236,7 @@ class JobPath:
             self._exchange.complete(FinishedJob(job, b'{"ok": true}', 0.0))
         self._held.clear()
         await self._exchange.serve_once()
+        await self._exchange.recorded()
         await self._database.notifier.drain()
 
     async def read(self) -> None:

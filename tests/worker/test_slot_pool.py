@@ -10,6 +10,7 @@ import pytest
 
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.lanes import Lane
+from coatcheck.domain.limits import CLAIM_ROWS_MAX
 from coatcheck.worker import slots
 from coatcheck.worker.slots import SlotPool
 from tests.waiting import until_true
@@ -145,6 +146,20 @@ async def test_nothing_is_claimed_ahead_for_slots_whose_long_jobs_began_before_s
     lab.end(running[0])
     await lab.until_run(*running[1:])
     assert slots.room() > 0
+
+
+async def test_jobs_are_claimed_ahead_again_once_half_of_them_have_begun(lab: Lab) -> None:
+    slots = lab.slots
+    lab.end(*lab.give(1, "any"))  # which takes no time at all
+    await until_true(
+        lambda: slots.room() == CLAIM_ROWS_MAX, "as many as possible are claimed ahead"
+    )
+    held = lab.give(CLAIM_ROWS_MAX + SLOTS + 1, "any")
+    await lab.until_run(*held[:SLOTS])
+    assert slots.room() == 0
+    lab.end(held[0])
+    await until_true(lambda: held[SLOTS] in lab.begun, "another one has begun")
+    assert slots.room() == CLAIM_ROWS_MAX
 
 
 async def test_who_holds_a_slot_counts_once_however_often_slots_come_to_be_kept(lab: Lab) -> None:

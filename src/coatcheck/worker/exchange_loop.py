@@ -1,8 +1,10 @@
 """The exchange loop: records the outcomes of finished jobs and claims new ones.
 
-One loop uses one connection. While a statement is in flight, handlers go on and their results
-accumulate; the next statement records all of them. The loop sends as soon as it has something to
-send (without a timer, so an idle worker adds no latency), and each exchange also claims jobs.
+While a statement is in flight, handlers go on and their results accumulate; the next statement
+records all of them. The loop sends as soon as it has something to send, without a timer, so an idle
+worker adds no latency. Few outcomes are recorded by the statement that also claims jobs. Many are
+recorded over a connection of their own, while the loop goes on to claim: PostgreSQL completes,
+PostgreSQL claims, and handlers run, at the same time.
 """
 
 from __future__ import annotations
@@ -75,8 +77,8 @@ class PollInterval:
 
 _FEW_JOBS = 32
 _MANY_JOBS = 64
-"""With so many jobs to complete, the next ones are claimed at the same time, over another
-connection. With fewer, one statement does both: it saves a round trip and a commit."""
+"""So many jobs are completed by a statement of their own, while others are claimed. With fewer, one
+statement does both: it saves a round trip and a commit."""
 _TURNS_FOR_SHORT_JOBS = 3
 _LOOK_AGAIN_SECONDS_MIN = 0.005
 """If rate tokens become due faster than this, a claim takes several at a time."""
@@ -149,7 +151,9 @@ class ExchangeLoop:
         self._open: dict[int, set[UUID]] = {}
         """The jobs of each lease of which no outcome was accepted yet."""
         self._over: list[int] = []
-        """Leases that no job has any more: the next exchange deletes their claims."""
+        """Leases that no job has any more: the next completions delete their claims."""
+        self._completing: asyncio.Task[None] | None = None
+        """Completes many jobs, as long as there are many."""
         self._serving = False
         self.rejected = 0
         self._asking = True
@@ -218,12 +222,20 @@ class ExchangeLoop:
     @property
     def quiet(self) -> bool:
         """Whether all outcomes are recorded, and no claim is in flight or uncertain."""
-        return not (self._serving or self._has_something_to_send())
+        return not (self._serving or self._completing or self._has_something_to_send())
 
     # The loop
 
     async def run(self) -> None:
         """Exchange until cancelled."""
+        try:
+            await self._run()
+        finally:
+            if self._completing is not None:
+                self._completing.cancel()
+                await asyncio.wait([self._completing])
+
+    async def _run(self) -> None:
         while True:
             await self._wait_for_work()
             try:
@@ -247,15 +259,19 @@ class ExchangeLoop:
                 await self._pause()
             else:
                 self._poll.succeeded()
-                self._failing_since = None
+                if self._completing is None:
+                    self._failing_since = None
 
     async def serve_once(self) -> None:
-        """Record all outcomes, and claim jobs for the free slots."""
+        """Record all outcomes, and claim jobs for the free slots. Many jobs that have completed are
+        recorded meanwhile: see ``recorded``."""
         only_tokens = self._token_due and not (self._work_may_wait or self._has_something_to_send())
         self._wake.clear()
         self._work_may_wait = self._token_due = self._locked_out = False
         self._serving = True
         try:
+            if self._completing is not None and self._completing.done():
+                await self.recorded()
             await self._release_lost_claims()
             if self._settlements:
                 await self._send_settlements()
@@ -277,6 +293,16 @@ class ExchangeLoop:
         finally:
             self._serving = False
 
+    async def recorded(self) -> None:
+        """Wait until the many jobs that are being completed are. Raises what failed."""
+        completing = self._completing
+        if completing is not None:
+            try:
+                await asyncio.shield(completing)
+            finally:
+                if completing.done():
+                    self._completing = None
+
     def _failed(self) -> None:
         self._poll.failed()
         if self._failing_since is None:
@@ -284,7 +310,7 @@ class ExchangeLoop:
 
     def _drop_expired_results(self) -> None:
         """Drop results that were refused for longer than the longest lease: all are too late."""
-        if self.failing_for() > self._renewer.longest_seconds:
+        if self.failing_for() > self._renewer.longest_seconds and self._completing is None:
             late = [done.job for done in self._completions]
             late += [settlement.job for settlement in self._settlements]
             for job in late:
@@ -293,26 +319,40 @@ class ExchangeLoop:
             self._settlements.clear()
 
     async def _wait_for_work(self) -> None:
-        has_room = self._has_room()
-        if self._has_something_to_send() or (self._work_may_wait and has_room):
-            return
         seconds = self._poll.seconds
         for_a_token = False
-        if has_room and self._locked_out_until is not None:
-            seconds = min(seconds, max(0.0, self._locked_out_until - time.monotonic()))
-        if has_room and self._look_again_at is not None:
-            until_token = max(0.0, self._look_again_at - time.monotonic())
-            for_a_token = until_token < seconds
-            seconds = min(seconds, until_token)
+        if self._has_room():
+            now = time.monotonic()
+            if self._locked_out_until is not None:
+                seconds = min(seconds, max(0.0, self._locked_out_until - now))
+            if self._look_again_at is not None:
+                until_token = max(0.0, self._look_again_at - now)
+                for_a_token = until_token < seconds
+                seconds = min(seconds, until_token)
         try:
             async with asyncio.timeout(seconds):
-                await self._wake.wait()
+                while not self._has_work():
+                    self._wake.clear()
+                    await self._wake.wait()
         except TimeoutError:
             self._token_due = for_a_token
             self._work_may_wait = not for_a_token
 
+    def _has_work(self) -> bool:
+        if self._has_something_to_send():
+            return True
+        return self._work_may_wait and (self._has_room() or self._limits_are_old())
+
+    def _limits_are_old(self) -> bool:
+        """Read them again now and then: who set one may have died before it notified us."""
+        return self._limits_unknown or (
+            time.monotonic() - self._limits_seen_at >= self._poll.seconds
+        )
+
     def _has_something_to_send(self) -> bool:
-        return bool(self._completions or self._settlements or self._lost_claims)
+        if self._settlements or self._lost_claims:
+            return True
+        return bool(self._completions) if self._completing is None else self._completing.done()
 
     async def _pause(self) -> None:
         # New results do not shorten the pause; the return of the database does (see on_gap).
@@ -393,35 +433,45 @@ class ExchangeLoop:
         order = self._order(room=room)
         if any(holders is not None for holders in order.holders):
             metrics.record_bound_met(_SLOTS)
-        completions = self._completions[: 2 * CLAIM_ROWS_MAX]
-        if len(completions) >= _MANY_JOBS and any(order.room):
-            # The server does both at the same time. Each goes on whatever becomes of the other.
-            results = await asyncio.gather(
-                self._send(self._order(room=False), completions, self._over[:CLAIM_ROWS_MAX]),
-                self._send(order, [], []),
-                return_exceptions=True,
-            )
-            for result in results:
-                if isinstance(result, BaseException):
-                    raise result
-            return
-        if not completions and not any(order.room):
-            return
-        claimed = await self._send(order, completions, self._over[:CLAIM_ROWS_MAX])
-        if 0 < claimed <= _FEW_JOBS:
-            # Handlers that end at once end here, and the next exchange records them instead of
-            # the one after. With many jobs the next exchange goes first: the server is then busy.
-            for _ in range(_TURNS_FOR_SHORT_JOBS):
-                await asyncio.sleep(0)
+        if self._completing is None and len(self._completions) >= _MANY_JOBS:
+            self._completing = asyncio.create_task(self._complete_many(), name="worker completions")
+            self._completing.add_done_callback(lambda _: self._wake.set())
+        # What accumulates while many are completed goes with them.
+        completions = [] if self._completing is not None else self._completions[:_MANY_JOBS]
+        if any(order.room):
+            claimed = await self._claim(order, completions)
+            if 0 < claimed <= _FEW_JOBS:
+                # Handlers that end at once end here, and the next exchange records them instead of
+                # the one after. With many jobs the next exchange goes first: the server is then
+                # busy.
+                for _ in range(_TURNS_FOR_SHORT_JOBS):
+                    await asyncio.sleep(0)
+        elif completions:
+            await self._complete(completions)
 
-    async def _send(
-        self, order: ClaimOrder, completions: list[FinishedJob], over: list[int]
-    ) -> int:
-        """Send one exchange. Returns how many jobs it claimed."""
+    async def _complete_many(self) -> None:
+        """Complete jobs as long as many have ended. The exchange takes over with fewer."""
+        while len(self._completions) >= _MANY_JOBS:
+            await self._complete(self._completions[: 2 * CLAIM_ROWS_MAX])
+            self._failing_since = None
+
+    async def _complete(self, completions: list[FinishedJob]) -> None:
+        crash_point("finish.before_statement")
+        over = self._over[:CLAIM_ROWS_MAX]
+        jobs = [done.job for done in completions]
+        with self._recording(jobs):
+            accepted = await leases.complete(
+                self._db, completions, self._keep_completed_seconds, over
+            )
+        del self._over[: len(over)]
+        self._completed(completions, accepted)
+
+    async def _claim(self, order: ClaimOrder, completions: list[FinishedJob]) -> int:
+        """Claim jobs, and complete a few. Returns how many it claimed."""
         crash_point("finish.before_statement" if completions else "claim.before_statement")
         sent_at = time.monotonic()
-        jobs = [done.job for done in completions]
-        with self._claiming(order), self._recording(jobs):
+        over = self._over[:CLAIM_ROWS_MAX] if self._completing is None else []
+        with self._claiming(order), self._recording([done.job for done in completions]):
             claimed, accepted = await leases.exchange(
                 # A claim without completions need not wait for the disk: see Worker.
                 self._db if completions else self._claim_db,
@@ -430,15 +480,12 @@ class ExchangeLoop:
                 self._keep_completed_seconds,
                 over,
             )
-        del self._over[: len(over)]
         metrics.record_claim(time.monotonic() - sent_at, len(claimed))
-        del self._completions[: len(completions)]
         self._take(claimed)
         self._locked_out |= order.was_locked_out
+        del self._over[: len(over)]
         if completions:
-            crash_point("finish.committed_not_notified")
-            metrics.record_finish_flush(len(completions))
-            self._completed(jobs, [done.ran_seconds for done in completions], accepted)
+            self._completed(completions, accepted)
         return len(claimed)
 
     def _set_locked_out_until(self) -> None:
@@ -463,11 +510,9 @@ class ExchangeLoop:
             self._begin(claimed)
 
     async def _claim_limited(self) -> None:
-        now = time.monotonic()
-        # Also read periodically: a process that set a limit may have died before it notified us.
-        if self._limits_unknown or now - self._limits_seen_at >= self._poll.seconds:
+        if self._limits_are_old():
             self._limits_unknown = False
-            self._limits_seen_at = now
+            self._limits_seen_at = time.monotonic()
             self._limited, shared = await sharing(self._db)
             for slots in self._slot_pools.values():
                 slots.share(shared)
@@ -543,10 +588,13 @@ class ExchangeLoop:
             self._job_stats.started(claimed)
             self._accept(claimed)
 
-    def _completed(
-        self, sent: list[ClaimedJob], ran_seconds: list[float], accepted: set[UUID]
-    ) -> None:
-        jobs = sent
+    def _completed(self, completions: list[FinishedJob], accepted: set[UUID]) -> None:
+        """The statement that sent these has committed. ``accepted`` are those that it completed."""
+        crash_point("finish.committed_not_notified")
+        metrics.record_finish_flush(len(completions))
+        del self._completions[: len(completions)]
+        jobs = sent = [done.job for done in completions]
+        ran_seconds = [done.ran_seconds for done in completions]
         if len(accepted) < len(sent):
             newest = newest_leases(sent)
             in_time = [job.uuid in accepted and job.lease == newest[job.uuid] for job in sent]

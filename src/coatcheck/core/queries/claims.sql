@@ -266,58 +266,115 @@ ended AS (
 )
 
 -- name: exchange
--- Complete jobs and claim new ones: one statement, one round trip, one commit.
+-- Complete few jobs and claim new ones: one statement, one round trip, one commit. With many to complete, a
+-- worker sends complete and claim instead, at the same time.
 --
 -- Transitions: held -> completed, queued -> dispatching.
--- Merged to save a round trip and a commit per round; docs/adr/0004 has the gain.
---
--- Complete. Fenced by the lease alone: it is NULL unless the job is held, and new for every
--- claim. Naming the state as well would make the planner leave the primary key.
---
--- Claim. Each flow gives as many jobs as ready_flows allots to it (queue/take).
--- Flows under a concurrency limit are left to take. The update finds the rows by ctid:
--- this very statement has locked them, so they cannot move. A claim that began, and was planned,
--- while a job was being created sees it, yet has the earlier now().
 --
 -- Its parameters have numbers, and its text is sent by the caller: each worker sends it in a tight loop,
--- and must not repeat it, because a claim with a lost answer is released first (release_claim).
+-- and must not repeat it, because a claim with a lost answer is released first (release_claim). So are
+-- those of claim and complete.
+--
+-- $1-$10 as in claim
+-- $11-$16 completed: org, id, lease, result, seconds since start, bytes of its payload
+-- $17 seconds to keep by default   $18 leases of this worker of which it has recorded every job
+--
+-- Returns the rows of claim, and one for each accepted completion: only org_id and id.
+WITH RECURSIVE /* include claims/claimed */,
+given AS (
+    SELECT g.org_id, g.id, g.lease, g.result, g.ran_seconds, g.payload_bytes,
+           $17::integer AS keep_seconds
+    FROM unnest(
+        $11::text[], $12::uuid[], $13::bigint[], $14::bytea[], $15::double precision[],
+        $16::integer[]
+    ) AS g (org_id, id, lease, result, ran_seconds, payload_bytes)
+),
+/* include claims/completed */,
+over AS (
+    DELETE FROM claims AS k
+    USING unnest($18::bigint[]) AS o (lease)
+    WHERE k.lease >> 40 = o.lease >> 40 AND k.lease = o.lease
+),
+moved AS (
+    /* include claims/moved_by_completion */
+    UNION ALL
+    /* include claims/moved_by_claim */
+),
+attempts AS (
+    /* include jobs/no_attempts */
+),
+/* include jobs/ended */
+/* include claims/claimed_rows */
+UNION ALL
+SELECT c.org_id, c.id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+FROM changed AS c
+
+-- name: claim
+-- Claim jobs.
+--
+-- Transition: queued -> dispatching.
 --
 -- $1 lanes, $2 room in each   $3 endpoints, $4 timeout of each   $10 lease
 -- $5 the organisation that each lane's scan starts after   $6 where those with several flows continue
 -- $7 organisations that hold a slot, for a lane that has room for others only
 -- $8 organisations, and flows, to look at in a lane, at most   $9 false
--- $11-$16 completed: org, id, lease, result, seconds since start, bytes of its payload
--- $17 seconds to keep by default   $18 leases of this worker of which it has recorded every job
 --
--- Returns rows of four kinds: claimed jobs, accepted completions (only org_id and id set), where the
--- next claim continues (no id), and one row without anything if there is work and none of it could be
--- claimed, because others have locked it.
-WITH RECURSIVE /* include claims/ready_flows */,
+-- Returns rows of three kinds: claimed jobs, where the next claim continues (no id), and one row without
+-- anything if there is work and none of it could be claimed, because others have locked it.
+WITH RECURSIVE /* include claims/claimed */,
+moved AS (
+    /* include claims/moved_by_claim */
+),
+notified AS (
+    /* include webhooks/write_deliveries_from_moved */
+)
+/* include claims/claimed_rows */
+
+-- name: complete
+-- Complete jobs.
+--
+-- Transition: held -> completed.
+--
+-- $1-$6 org, id, lease, result, seconds since start, bytes of its payload
+-- $7 seconds to keep by default   $8 leases of this worker of which it has recorded every job
+--
+-- Returns nothing if all were accepted; else one row with the ids of those that were, NULL for none.
+WITH given AS (
+    SELECT g.org_id, g.id, g.lease, g.result, g.ran_seconds, g.payload_bytes,
+           $7::integer AS keep_seconds
+    FROM unnest(
+        $1::text[], $2::uuid[], $3::bigint[], $4::bytea[], $5::double precision[], $6::integer[]
+    ) AS g (org_id, id, lease, result, ran_seconds, payload_bytes)
+),
+/* include claims/completed */,
+over AS (
+    DELETE FROM claims AS k
+    USING unnest($8::bigint[]) AS o (lease)
+    WHERE k.lease >> 40 = o.lease >> 40 AND k.lease = o.lease
+),
+moved AS (
+    /* include claims/moved_by_completion */
+),
+attempts AS (
+    /* include jobs/no_attempts */
+),
+/* include jobs/ended */
+SELECT array_agg(c.id) AS ids FROM changed AS c HAVING count(*) < cardinality($2::uuid[])
+
+-- name: claimed
+-- Common table expressions of a claim, from ready_flows on; `claimed` are the jobs.
+--
+-- Each flow gives as many jobs as ready_flows allots to it (queue/take). Flows under a concurrency limit
+-- are left to take. The update finds the rows by ctid: this very statement has locked them, so they
+-- cannot move. A claim that began, and was planned, while a job was being created sees it, yet has the
+-- earlier now().
+/* include claims/ready_flows */,
 lines AS (
     SELECT l.lane, l.endpoint, l.org_id, l.flow, l.quota::integer AS jobs, l.org_rank::integer AS rank
     FROM listed AS l
     WHERE l.quota > 0
 ),
 /* include queue/take */,
-changed AS (
-    UPDATE jobs AS j
-    SET /* include jobs/set_end */,
-        result = next.result, error_code = NULL, error_message = NULL,
-        started_at = coalesce(j.started_at, now() - next.ran_seconds * interval '1 second'),
-        run_seconds = j.run_seconds + next.ran_seconds
-    FROM (
-        SELECT c.*, 'completed'::job_state AS state, $17::integer AS keep_seconds
-        FROM unnest(
-            $11::text[], $12::uuid[], $13::bigint[], $14::bytea[], $15::double precision[],
-            $16::integer[]
-        ) AS c (org_id, id, lease, result, ran_seconds, payload_bytes)
-    ) AS next
-    WHERE j.org_id = next.org_id AND j.id = next.id AND j.lease = next.lease
-    RETURNING j.org_id, j.id, j.state, j.endpoint, j.flow, j.failures + j.crashes + 1 AS attempts,
-              next.payload_bytes, octet_length(next.result) AS result_bytes, j.run_seconds,
-              j.run_id, j.webhook, NULL AS error_code, NULL AS error_message,
-              j.expires_at, j.owner, j.task_index, old.state AS previous
-),
 claimed AS (
     UPDATE jobs AS j
     SET state = 'dispatching', lease = $10::bigint, updated_at = now(),
@@ -335,31 +392,25 @@ claimed AS (
 ),
 written AS (
     /* include claims/write_claims */
-),
-over AS (
-    DELETE FROM claims AS k
-    USING unnest($18::bigint[]) AS o (lease)
-    WHERE k.lease >> 40 = o.lease >> 40 AND k.lease = o.lease
-),
-moved AS (
-    SELECT c.org_id, c.id, c.state, c.previous, c.endpoint, c.flow, c.attempts, c.run_id, c.webhook,
-           c.error_code
-    FROM changed AS c
-    UNION ALL
-    SELECT c.org_id, c.id, 'dispatching', 'queued', c.endpoint, c.flow, c.attempt, c.run_id,
-           c.webhook, NULL
-    FROM claimed AS c
-),
-attempts AS (
-    /* include jobs/no_attempts */
-),
-/* include jobs/ended */
+)
+
+-- name: moved_by_claim
+-- The state changes of a claim, for webhooks/write_deliveries_from_moved.
+SELECT c.org_id, c.id, 'dispatching'::job_state AS state, 'queued'::job_state AS previous, c.endpoint, c.flow,
+       c.attempt AS attempts, c.run_id, c.webhook, NULL AS error_code
+FROM claimed AS c
+
+-- name: moved_by_completion
+-- The state changes of completions, for webhooks/write_deliveries_from_moved.
+SELECT c.org_id, c.id, c.state, c.previous, c.endpoint, c.flow, c.attempts, c.run_id, c.webhook,
+       c.error_code
+FROM changed AS c
+
+-- name: claimed_rows
+-- What a claim returns.
 SELECT c.org_id, c.id, c.lane, c.endpoint, c.flow, c.payload, c.attempt, c.failures, c.unreachables,
        c.timeout_seconds, c.request_id, c.rank, c.traceparent, c.waited
 FROM claimed AS c
-UNION ALL
-SELECT c.org_id, c.id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
-FROM changed AS c
 UNION ALL
 SELECT e.org_id, NULL, e.lane::text, e.endpoint, e.flow, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
        NULL, NULL
@@ -367,6 +418,25 @@ FROM ended AS e
 UNION ALL
 SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
 WHERE EXISTS (SELECT FROM lines) AND NOT EXISTS (SELECT FROM claimed)
+
+-- name: completed
+-- The common table expression `changed`: completes the jobs of `given`.
+--
+-- Fenced by the lease alone: it is NULL unless the job is held, and new for every claim. Naming the state
+-- as well would make the planner leave the primary key.
+changed AS (
+    UPDATE jobs AS j
+    SET /* include jobs/set_end */,
+        result = next.result, error_code = NULL, error_message = NULL,
+        started_at = coalesce(j.started_at, now() - next.ran_seconds * interval '1 second'),
+        run_seconds = j.run_seconds + next.ran_seconds
+    FROM (SELECT g.*, 'completed'::job_state AS state FROM given AS g) AS next
+    WHERE j.org_id = next.org_id AND j.id = next.id AND j.lease = next.lease
+    RETURNING j.org_id, j.id, j.state, j.endpoint, j.flow, j.failures + j.crashes + 1 AS attempts,
+              next.payload_bytes, octet_length(next.result) AS result_bytes, j.run_seconds,
+              j.run_id, j.webhook, NULL AS error_code, NULL AS error_message,
+              j.expires_at, j.owner, j.task_index, old.state AS previous
+)
 
 -- name: write_claims
 -- Write where to look for the jobs that were just claimed (core/schema/0001_jobs.sql): included by every

@@ -151,41 +151,70 @@ async def exchange(
     keep_completed_seconds: int,
     over: Sequence[int] = (),
 ) -> tuple[list[ClaimedJob], set[UUID]]:
-    """Complete jobs and claim new ones. Returns the jobs claimed, and the ids completed.
+    """Complete jobs, claim new ones, or do both by one statement, which is for few completions.
+    Returns the jobs claimed, and the ids completed.
 
     ``over`` are leases that no job has any more, and of which nothing needs to be known.
     """
-    point = "finish.updated_not_committed" if completions else "claim.updated_not_committed"
+    if not any(order.room):
+        return [], await complete(db, completions, keep_completed_seconds, over)
+    asked = order.arguments(limited=False)
+    if not completions and not over:
+        rows = await fetch_or_die(db, "claim.updated_not_committed", sql("claims/claim"), *asked)
+        return _claimed(order, rows), set()
     rows = await fetch_or_die(
         db,
-        point,
+        "finish.updated_not_committed",
         sql("claims/exchange"),
-        *order.arguments(limited=False),
+        *asked,
+        *_completed(completions),
+        keep_completed_seconds,
+        over,
+    )
+    accepted = {row[1] for row in rows if row[2] is None and row[1] is not None}
+    return _claimed(order, [row for row in rows if row[2] is not None or row[1] is None]), accepted
+
+
+async def complete(
+    db: Connection,
+    completions: Sequence[FinishedJob],
+    keep_completed_seconds: int,
+    over: Sequence[int] = (),
+) -> set[UUID]:
+    """Complete jobs. Returns the ids of those that were accepted."""
+    rows = await fetch_or_die(
+        db,
+        "finish.updated_not_committed",
+        sql("claims/complete"),
+        *_completed(completions),
+        keep_completed_seconds,
+        over,
+        answers_rows=False,
+    )
+    return {*(rows[0]["ids"] or ())} if rows else {done.job.uuid for done in completions}
+
+
+def _completed(completions: Sequence[FinishedJob]) -> list[list[Any]]:
+    """The parameters of a statement that completes jobs."""
+    return [
         [done.job.org for done in completions],
         [done.job.uuid for done in completions],
         [done.job.lease for done in completions],
         [done.result for done in completions],
         [done.ran_seconds for done in completions],
         [len(done.job.payload) for done in completions],
-        keep_completed_seconds,
-        over,
-    )
+    ]
+
+
+def _claimed(order: ClaimOrder, rows: list[asyncpg.Record]) -> list[ClaimedJob]:
+    """The jobs in the rows of a claim. Where it ended is noted in ``order``."""
     order.was_locked_out = bool(rows) and rows[-1][0] is None
     if order.was_locked_out:
         rows.pop()
-    accepted: set[UUID] = set()
-    ended: list[tuple[str, str, str | None, str | None]] = []
-    claimed: list[asyncpg.Record] = []
-    for row in rows:
-        if row[2] is None:
-            accepted.add(row[1])
-        elif row[1] is None:
-            ended.append((row[2], row[0], row[3], row[4]))
-        else:
-            claimed.append(row)
-    order.move(ended, limited=False)
+    claimed = [row for row in rows if row[1] is not None]
+    order.move([(row[2], row[0], row[3], row[4]) for row in rows if row[1] is None], limited=False)
     claimed.sort(key=_rank)
-    return claimed_jobs(claimed, order.lease), accepted
+    return claimed_jobs(claimed, order.lease)
 
 
 async def settle(

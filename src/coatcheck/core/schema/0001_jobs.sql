@@ -27,6 +27,9 @@
 -- which is how runs are fair to each other. A task keeps its payload when it ends, because a rerun
 -- takes it from there, and never expires by itself: tasks are deleted with their group.
 --
+-- Columns. First those of indexes, because each update compares them; then what seldom changes; last what a
+-- claim and an end write, together, because an update logs a row from its first changed byte to its last.
+--
 -- Expiry. `expires_at` says until when an ended job is kept; retention finds it by `job_expiries`,
 -- below. Only the statement that ends a job sets it.
 
@@ -38,42 +41,32 @@ CREATE TYPE job_state AS ENUM (
 CREATE TYPE job_lane AS ENUM ('urgent', 'standard', 'bulk');
 
 CREATE TABLE jobs (
-    org_id            text COLLATE "C" NOT NULL,
     id                uuid NOT NULL,
-    lane              job_lane NOT NULL,
-    state             job_state NOT NULL DEFAULT 'queued',
-    failures_max      smallint NOT NULL,
-    failures          smallint NOT NULL DEFAULT 0,
-    crashes           smallint NOT NULL DEFAULT 0,
-    interruptions     smallint NOT NULL DEFAULT 0,
-    unreachables      smallint NOT NULL DEFAULT 0,
-    lease             bigint,
-    run_at            timestamptz NOT NULL DEFAULT now(),
-    created_at        timestamptz NOT NULL DEFAULT now(),
-    updated_at        timestamptz NOT NULL DEFAULT now(),
-    dispatched_at     timestamptz,
-    started_at        timestamptz,
-    finished_at       timestamptz,
-    start_deadline    timestamptz,
-    run_deadline      timestamptz,
-    expires_at        timestamptz,
-    timeout_seconds   real,
-    keep_completed_seconds integer,
-    keep_failed_seconds    integer,
-    progress          real,
-    -- Time in the handler over all attempts so far; the attempt that ends the job adds its own.
-    run_seconds       real NOT NULL DEFAULT 0,
-    keeps_input       boolean NOT NULL DEFAULT true,
-    -- Which of the job's state changes webhooks report: 0008_webhooks.sql has the codes.
-    webhook           smallint,
-    task_index        integer,
-    run_id            uuid,
-    retry_of          uuid,
+    org_id            text COLLATE "C" NOT NULL,
     endpoint          text COLLATE "C" NOT NULL,
     flow              text COLLATE "C" NOT NULL,
     -- `*`: anyone of the organisation may read the job; empty: only its admins.
     owner             text COLLATE "C" NOT NULL DEFAULT '',
     idempotency_key   text COLLATE "C",
+    run_id            uuid,
+    retry_of          uuid,
+    created_at        timestamptz NOT NULL DEFAULT now(),
+    run_at            timestamptz NOT NULL DEFAULT now(),
+    failures_max      smallint NOT NULL,
+    failures          smallint NOT NULL DEFAULT 0,
+    crashes           smallint NOT NULL DEFAULT 0,
+    interruptions     smallint NOT NULL DEFAULT 0,
+    unreachables      smallint NOT NULL DEFAULT 0,
+    lane              job_lane NOT NULL,
+    keeps_input       boolean NOT NULL DEFAULT true,
+    start_deadline    timestamptz,
+    timeout_seconds   real,
+    keep_completed_seconds integer,
+    keep_failed_seconds    integer,
+    progress          real,
+    -- Which of the job's state changes webhooks report: 0008_webhooks.sql has the codes.
+    webhook           smallint,
+    task_index        integer,
     fingerprint       bytea,
     -- The caller's id of a task.
     custom_id         text,
@@ -85,6 +78,16 @@ CREATE TABLE jobs (
     progress_note     text,
     error_code        text,
     error_message     text,
+    state             job_state NOT NULL DEFAULT 'queued',
+    -- Time in the handler over all attempts so far; the attempt that ends the job adds its own.
+    run_seconds       real NOT NULL DEFAULT 0,
+    updated_at        timestamptz NOT NULL DEFAULT now(),
+    lease             bigint,
+    dispatched_at     timestamptz,
+    run_deadline      timestamptz,
+    started_at        timestamptz,
+    finished_at       timestamptz,
+    expires_at        timestamptz,
     payload           bytea,
     result            bytea,
 
