@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from coatcheck.core.queries import claims, leases
 from coatcheck.core.queries.leases import ClaimOrder, FinishedJob, Settlement
 from coatcheck.db.connection import PINNED_PLANS, Connection
+from coatcheck.db.notifications import CHANGED
 from coatcheck.domain.claim_choice import ClaimRotation
 from coatcheck.domain.job import ClaimedJob
 from coatcheck.domain.lanes import DEFAULT_POLICIES, Lane
@@ -71,6 +72,17 @@ class Claimer:
             self.order(0),
             [FinishedJob(job, result, 0.5) for job in jobs],
             KEEP_COMPLETED_SECONDS,
+        )
+        return len(accepted)
+
+    async def complete_and_notify(self, *jobs: ClaimedJob, result: bytes = b"null") -> int:
+        """Hand jobs in as completed, with a notification. How many were accepted."""
+        accepted = await leases.complete_and_notify(
+            self.line,
+            [FinishedJob(job, result, 0.5) for job in jobs],
+            KEEP_COMPLETED_SECONDS,
+            [],
+            (CHANGED, ",".join(job.uuid.hex for job in jobs)),
         )
         return len(accepted)
 

@@ -26,6 +26,7 @@ import pytest
 
 from coatcheck.core import Engine
 from coatcheck.core.queries.leases import FinishedJob
+from coatcheck.core.ready_notification import named_job, naming
 from coatcheck.core.submission import Preparer, Submission
 from coatcheck.core.submitter import Submitter
 from coatcheck.db.database import Database
@@ -49,8 +50,9 @@ from tests.db.rows import connected
 class Scenario:
     """So many jobs that are submitted, claimed and completed together.
 
-    One job alone is submitted at a quiet time, claimed by one exchange and completed by the next.
-    Many jobs are submitted at once; one exchange completes those before and claims these.
+    One job alone is submitted at a quiet time, claimed by its name and completed with the
+    notification, by a worker that knows of nothing else. Many jobs are submitted at once; one
+    exchange completes those before and claims these.
     """
 
     jobs: int
@@ -68,17 +70,17 @@ LEDGER: Final[Mapping[str, Scenario]] = {
         jobs=1,
         has_key=False,
         life=Cost(
-            statements=4,
-            round_trips=4,
-            commits=4,
+            statements=3,
+            round_trips=3,
+            commits=3,
             inserted=5,
             updated_hot=2,
             updated_not_hot=0,
             deleted=2,
             index_entries=9,
-            wal_records=24,
-            wal_bytes=2_120,
-            buffers=46,
+            wal_records=23,
+            wal_bytes=2_090,
+            buffers=37,
         ),
         reading=READING_ONE,
     ),
@@ -86,17 +88,17 @@ LEDGER: Final[Mapping[str, Scenario]] = {
         jobs=1,
         has_key=True,
         life=Cost(
-            statements=4,
-            round_trips=4,
-            commits=4,
+            statements=3,
+            round_trips=3,
+            commits=3,
             inserted=5,
             updated_hot=2,
             updated_not_hot=0,
             deleted=2,
             index_entries=10,
-            wal_records=26,
-            wal_bytes=2_300,
-            buffers=50,
+            wal_records=25,
+            wal_bytes=2_260,
+            buffers=41,
         ),
         reading=READING_ONE,
     ),
@@ -196,19 +198,25 @@ class JobPath:
             keep_failed_seconds=86_400,
             accept=self._held.extend,
             on_ended={},
+            quiet_seconds=0.0,
         )
 
     @property
     def life(self) -> Mapping[str, Work]:
         """The phases of a life, by name."""
         if self._scenario.jobs == 1:
-            return {"submit": self.submit, "claim": self.exchange, "complete": self.exchange}
+            return {"submit": self.submit, "claim": self.claim, "complete": self.exchange}
         return {"submit": self.submit, "exchange": self.exchange}
+
+    async def look(self) -> None:
+        """Find nothing: the worker then knows that nothing waits."""
+        await self._exchange.serve_once()
 
     async def submit(self) -> None:
         """Begin a life: submit its jobs, all at once."""
         number, endpoint = next(self._lives)
-        self._exchange.exclude(self._endpoints.keys() - {endpoint})
+        if self._scenario.jobs > 1:
+            self._exchange.exclude(self._endpoints.keys() - {endpoint})
         chance = Random(number)
         jobs = [
             self._preparer.prepare(
@@ -227,6 +235,14 @@ class JobPath:
         submitter = Submitter(self._database.submit, self._database.read, self._database.notifier)
         await asyncio.gather(*map(submitter.submit, jobs))
         await self._database.notifier.drain()
+        self._submitted = jobs[0]
+
+    async def claim(self) -> None:
+        """Claim the job that the notification of its submission names."""
+        job = named_job(naming(self._submitted))
+        assert job is not None
+        self._exchange.look_for_job(job)
+        await self._exchange.serve_once()
 
     async def exchange(self) -> None:
         """Complete the jobs that are held, and claim others."""
@@ -307,6 +323,7 @@ async def measure(dsn: str, scenario: Scenario, *statements: str) -> Measured:
     """What a scenario costs on a database that ``statements`` have changed."""
     lives: list[dict[str, Cost]] = []
     async with path_of_jobs(dsn, scenario, *statements) as (meter, path):
+        await path.look()
         for _ in range(LIVES_LEARNT):
             for name, phase in path.life.items():
                 await meter.learn(name, phase)

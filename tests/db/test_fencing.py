@@ -31,6 +31,7 @@ async def attach(worker: Claimer, job: ClaimedJob) -> tuple[bool, str | None]:
 
 WRITES: dict[str, Write] = {
     "complete": lambda worker, job: worker.complete(job),
+    "complete and notify": lambda worker, job: worker.complete_and_notify(job),
     "start": lambda worker, job: leases.mark_started(worker.line, [(job, 0.5)]),
     "progress": lambda worker, job: reports.set_progress(worker.line, [(job, 0.5, "half")]),
     "log": lambda worker, job: reports.add_events(worker.line, [(job, "log", b"{}")], write_id=1),

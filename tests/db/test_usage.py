@@ -76,6 +76,8 @@ async def end(how: str, worker: Claimer, job: ClaimedJob) -> None:
     match how:
         case "complete":
             await worker.complete(job, result=b"12345")
+        case "complete and notify":
+            await worker.complete_and_notify(job, result=b"12345")
         case "fail":
             await worker.settle(job, TransitionEvent.FAIL)
         case "last retry":
@@ -99,6 +101,8 @@ async def end(how: str, worker: Claimer, job: ClaimedJob) -> None:
 WAYS: list[tuple[str, State, dict[str, Any], State, int]] = [
     ("complete", State.PROCESSING, {"failures": 1, "crashes": 1}, State.COMPLETED, 3),
     ("complete", State.CANCEL_REQUESTED, {}, State.COMPLETED, 1),
+    ("complete and notify", State.PROCESSING, {"failures": 1}, State.COMPLETED, 2),
+    ("complete and notify", State.CANCEL_REQUESTED, {}, State.COMPLETED, 1),
     ("fail", State.PROCESSING, {"failures": 1}, State.FAILED, 2),
     ("last retry", State.PROCESSING, {"failures": 3}, State.FAILED, 4),
     ("acknowledge", State.CANCEL_REQUESTED, {"failures": 1}, State.CANCELLED, 1),

@@ -41,18 +41,23 @@ def is_complete(code: str) -> bool:
     )
 
 
-COMPLETED: Final = "claims/completed"
-"""A part of statements that complete jobs, and judged as a part of each."""
-COMPLETES: Final = next(
-    each.code for each in statements() if str(each).endswith(f".core.queries:{COMPLETED}")
-)
+PARTS: Final = {
+    f"claims/{name}": next(
+        each.code for each in statements() if str(each).endswith(f".core.queries:claims/{name}")
+    )
+    for name in ("completions", "completed")
+}
+"""Parts of statements that complete jobs: judged as a part of each."""
 KEEPS_THE_STATE: Final = "coatcheck.core.queries:remote_calls/park"
 """Sets the state that a held job has, if it is not that of a claim."""
 
 
 def whole(statement: Statement) -> str:
-    """The code of a statement, with its part that completes jobs."""
-    return statement.code.replace(f"/* include {COMPLETED} */", COMPLETES)
+    """The code of a statement, with its parts."""
+    code = statement.code
+    for name, part in PARTS.items():
+        code = code.replace(f"/* include {name} */", part)
+    return code
 
 
 ENDS: Final = [
@@ -60,7 +65,7 @@ ENDS: Final = [
     for statement in statements()
     if may_end(whole(statement))
     and str(statement) != KEEPS_THE_STATE
-    and not str(statement).endswith(f":{COMPLETED}")
+    and str(statement).rpartition(":")[2] not in PARTS
 ]
 
 
@@ -84,6 +89,7 @@ def test_the_parts_of_an_end_are_written_together() -> None:
 def test_the_statements_that_end_jobs_are_found() -> None:
     assert {str(statement).rpartition(":")[2] for statement in ENDS} == {
         "claims/complete",
+        "claims/complete_and_notify",
         "claims/exchange",
         "claims/release_claim",
         "claims/settle",

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from coatcheck.core.queries import inputs as input_store
 from coatcheck.core.queries import jobs as job_store
+from coatcheck.core.ready_notification import listing, naming
 from coatcheck.core.submission import NewTickets, Ticket
 from coatcheck.crash import crash_point
 from coatcheck.db.batcher import Batcher
@@ -124,8 +125,10 @@ class Submitter:
         if any(job.has_webhooks for job in jobs):
             return None
         self._notified_at = now
-        endpoints = ",".join({job.endpoint for job in jobs})
-        return READY, endpoints if endpoints.isascii() else ""
+        # One job alone is named, so that an idle worker need not look for it (docs/adr/0062).
+        if len(jobs) == 1:
+            return READY, naming(jobs[0])
+        return READY, listing(job.endpoint for job in jobs)
 
     def _count(self, created: Mapping[tuple[str, str], int]) -> None:
         """Count the jobs that one statement created, by organisation and lane."""

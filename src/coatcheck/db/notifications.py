@@ -17,7 +17,8 @@ from coatcheck.domain.errors import DatabaseUnavailable, OutcomeUnknown
 from coatcheck.domain.retry import LISTENER_BACKOFF
 
 READY: Final = "coatcheck_ready"
-"""There is work. Payload: the endpoints, comma-separated, or empty for "check everything"."""
+"""There is work. Payload: the endpoints, comma-separated; one job (``core/ready_notification.py``);
+or empty for "check everything"."""
 
 CHANGED: Final = "coatcheck_changed"
 """Jobs changed. Payload: their ids as hex, comma-separated, or empty for "check everything"."""

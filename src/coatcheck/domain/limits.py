@@ -89,7 +89,7 @@ CRASHES_TOGETHER_MAX: Final = 9
 """The same for a job that was always lost together with others: all but one are bystanders."""
 
 CLAIM_ROWS_MAX: Final = 1_000
-"""A claim of fewer jobs pays more for its start and its commit (docs/adr/0066). Plans are pinned: see docs/adr/0004."""
+"""A claim of fewer jobs pays more for its start and its commit (docs/adr/0066)."""
 
 SUBMIT_ROWS_MAX: Final = 1_000
 """Rows in one batched INSERT of submissions."""

@@ -23,6 +23,7 @@ from coatcheck.core.queries import leases
 from coatcheck.core.queries.claims import claim_limited
 from coatcheck.core.queries.leases import ClaimOrder, FinishedJob, Settlement
 from coatcheck.core.queries.limits import sharing
+from coatcheck.core.ready_notification import NamedJob
 from coatcheck.crash import crash_point
 from coatcheck.db.connection import Connection
 from coatcheck.db.notifications import CHANGED, Notifier
@@ -85,6 +86,10 @@ _LOOK_AGAIN_SECONDS_MIN = 0.005
 _LOCKED_OUT_SECONDS_MIN = 0.001
 """The first pause after a claim that got nothing because others had locked all work that it found.
 They hold it for the length of a statement, so it pays to look again soon."""
+_QUIET_SECONDS = 0.05
+_FEW_TO_NOTIFY = 8
+"""At most so many jobs are completed by a statement that also notifies, and so often at most: until
+its commit is on disk it holds a lock of the whole cluster (docs/adr/0011)."""
 _IDS_NOTIFIED_MAX = 200
 """A notification names at most this many jobs; with more, it says that any job may have changed."""
 
@@ -113,6 +118,7 @@ class ExchangeLoop:
         accept: Callable[[list[ClaimedJob]], None],
         on_ended: Mapping[str, Callable[[ClaimedJob], None]],
         claims: Claims | None = None,
+        quiet_seconds: float = _QUIET_SECONDS,
     ) -> None:
         self._db = db
         self._claim_db = claim_db
@@ -128,6 +134,7 @@ class ExchangeLoop:
         self._accept = accept
         self._on_ended = on_ended
         self._claims = claims
+        self._quiet_seconds = quiet_seconds
         # Jobs that products run for themselves were submitted by nobody: they are not counted.
         counted = not all(endpoint.internal for endpoint in endpoints.values())
         self._job_stats = job_stats_of(db.database_url) if counted else NoJobStats()
@@ -136,6 +143,12 @@ class ExchangeLoop:
         self._turns: dict[str, ClaimRotation] = {}
         self._wake = asyncio.Event()
         self._work_may_wait = True
+        self._nothing_waits = False
+        """Whether the last look had room for all lanes and found nothing, and nobody has announced
+        anything since."""
+        self._looked_at = time.monotonic()
+        self._named: NamedJob | None = None
+        self._notified_at = 0.0
         self._limits_unknown = True
         self._limits_seen_at = 0.0
         self._limited = False
@@ -175,7 +188,16 @@ class ExchangeLoop:
     def look_for_work(self) -> None:
         """Claim now: jobs may have been queued, or, after a gap, anything may have changed."""
         self._work_may_wait = True
+        self._nothing_waits = False
         self._wake.set()
+
+    def look_for_job(self, job: NamedJob) -> None:
+        """Claim now: this job was queued."""
+        if self._nothing_waits and self._named is None:
+            self._named = job
+            self._wake.set()
+        else:
+            self.look_for_work()
 
     def look_for_limits(self) -> None:
         """Read the limits again and claim: limits may have been set or cleared."""
@@ -266,8 +288,11 @@ class ExchangeLoop:
         """Record all outcomes, and claim jobs for the free slots. Many jobs that have completed are
         recorded meanwhile: see ``recorded``."""
         only_tokens = self._token_due and not (self._work_may_wait or self._has_something_to_send())
+        # What is released waits again, and nobody announces it.
+        is_quiet = self._nothing_waits and not (self._lost_claims or self._settlements)
+        named, self._named = self._named, None
         self._wake.clear()
-        self._work_may_wait = self._token_due = self._locked_out = False
+        self._work_may_wait = self._token_due = self._nothing_waits = self._locked_out = False
         self._serving = True
         try:
             if self._completing is not None and self._completing.done():
@@ -275,8 +300,13 @@ class ExchangeLoop:
             await self._release_lost_claims()
             if self._settlements:
                 await self._send_settlements()
+            if is_quiet and await self._serve_quietly(named):
+                self._nothing_waits = not self._work_may_wait
+                return
+            self._looked_at = time.monotonic()
             # They alternate, so that neither limited nor unlimited queues take all the room.
             self._limited_first = not self._limited_first
+            found_nothing = False
             if self._claims is not None:
                 await self._exchange(room=False)
                 await self._claim_with(self._claims)
@@ -284,12 +314,15 @@ class ExchangeLoop:
                 await self._claim_limited()
             elif self._limited_first:
                 await self._claim_limited()
-                await self._exchange()
+                found_nothing = await self._exchange()
             else:
-                await self._exchange()
+                found_nothing = await self._exchange()
                 await self._claim_limited()
             if self._locked_out or not only_tokens:
                 self._set_locked_out_until()
+            self._nothing_waits = found_nothing and not (
+                self._limited or self._locked_out or self._work_may_wait
+            )
         finally:
             self._serving = False
 
@@ -302,6 +335,48 @@ class ExchangeLoop:
             finally:
                 if completing.done():
                     self._completing = None
+
+    async def _serve_quietly(self, named: NamedJob | None) -> bool:
+        """Do the one thing there is to do, while nothing is known to wait: claim the job that a
+        notification named, or record the end of a few (docs/adr/0062). False if there is more."""
+        if named is None:
+            return bool(self._completions) and await self._complete_and_notify()
+        return not self._completions and await self._claim_named(named)
+
+    async def _claim_named(self, named: NamedJob) -> bool:
+        """Claim one job. False if it still waits, or there is no room for it."""
+        order = self._order()
+        if named.endpoint not in order.endpoints or not order.has_room_in(named.lane):
+            return False
+        timeout = order.timeouts[order.endpoints.index(named.endpoint)]
+        crash_point("claim.before_statement")
+        sent_at = time.monotonic()
+        with self._claiming(order):
+            claimed, still_waits = await leases.claim_named(
+                self._claim_db, named, timeout, order.lease
+            )
+        metrics.record_claim(time.monotonic() - sent_at, len(claimed))
+        self._begin(claimed)
+        if claimed:
+            await self._let_short_jobs_end()
+        return not still_waits
+
+    async def _complete_and_notify(self) -> bool:
+        """Record the end of a few jobs, and notify in the same transaction. False if these are
+        many, or follow the last ones soon."""
+        now = time.monotonic()
+        if (
+            self._completing is not None
+            or len(self._completions) > _FEW_TO_NOTIFY
+            or now < self._notified_at + self._quiet_seconds
+        ):
+            return False
+        self._notified_at = now
+        completions = self._completions[:]
+        await self._complete(
+            completions, notify=",".join(each.job.uuid.hex for each in completions)
+        )
+        return True
 
     def _failed(self) -> None:
         self._poll.failed()
@@ -320,6 +395,8 @@ class ExchangeLoop:
 
     async def _wait_for_work(self) -> None:
         seconds = self._poll.seconds
+        if self._nothing_waits:  # claims of named jobs, however many, do not replace a look
+            seconds = max(0.0, self._looked_at + seconds - time.monotonic())
         for_a_token = False
         if self._has_room():
             now = time.monotonic()
@@ -341,7 +418,9 @@ class ExchangeLoop:
     def _has_work(self) -> bool:
         if self._has_something_to_send():
             return True
-        return self._work_may_wait and (self._has_room() or self._limits_are_old())
+        if self._work_may_wait and self._limits_are_old():
+            return True
+        return (self._work_may_wait or self._named is not None) and self._has_room()
 
     def _limits_are_old(self) -> bool:
         """Read them again now and then: who set one may have died before it notified us."""
@@ -429,7 +508,8 @@ class ExchangeLoop:
         self._close(accepted)
         self._settled([settlement.job for settlement in batch])
 
-    async def _exchange(self, *, room: bool = True) -> None:
+    async def _exchange(self, *, room: bool = True) -> bool:
+        """Record outcomes and claim. Returns whether it had room for all and found nothing."""
         order = self._order(room=room)
         if any(holders is not None for holders in order.holders):
             metrics.record_bound_met(_SLOTS)
@@ -438,16 +518,21 @@ class ExchangeLoop:
             self._completing.add_done_callback(lambda _: self._wake.set())
         # What accumulates while many are completed goes with them.
         completions = [] if self._completing is not None else self._completions[:_MANY_JOBS]
-        if any(order.room):
-            claimed = await self._claim(order, completions)
-            if 0 < claimed <= _FEW_JOBS:
-                # Handlers that end at once end here, and the next exchange records them instead of
-                # the one after. With many jobs the next exchange goes first: the server is then
-                # busy.
-                for _ in range(_TURNS_FOR_SHORT_JOBS):
-                    await asyncio.sleep(0)
-        elif completions:
-            await self._complete(completions)
+        if not any(order.room):
+            if completions:
+                await self._complete(completions)
+            return False
+        claimed = await self._claim(order, completions)
+        if 0 < claimed <= _FEW_JOBS:
+            await self._let_short_jobs_end()
+        has_room_for_all = all(map(order.has_room_in, order.lanes))
+        return has_room_for_all and not (claimed or order.was_locked_out)
+
+    async def _let_short_jobs_end(self) -> None:
+        """Handlers that end at once end here, and the next exchange records them instead of the one
+        after. With many jobs the next exchange goes first: the server is then busy."""
+        for _ in range(_TURNS_FOR_SHORT_JOBS):
+            await asyncio.sleep(0)
 
     async def _complete_many(self) -> None:
         """Complete jobs as long as many have ended. The exchange takes over with fewer."""
@@ -455,16 +540,22 @@ class ExchangeLoop:
             await self._complete(self._completions[: 2 * CLAIM_ROWS_MAX])
             self._failing_since = None
 
-    async def _complete(self, completions: list[FinishedJob]) -> None:
+    async def _complete(self, completions: list[FinishedJob], *, notify: str | None = None) -> None:
+        """Complete jobs. ``notify``: the notification of their ends, to be sent with the commit."""
         crash_point("finish.before_statement")
         over = self._over[:CLAIM_ROWS_MAX]
         jobs = [done.job for done in completions]
         with self._recording(jobs):
-            accepted = await leases.complete(
-                self._db, completions, self._keep_completed_seconds, over
-            )
+            if notify is None:
+                accepted = await leases.complete(
+                    self._db, completions, self._keep_completed_seconds, over
+                )
+            else:
+                accepted = await leases.complete_and_notify(
+                    self._db, completions, self._keep_completed_seconds, over, (CHANGED, notify)
+                )
         del self._over[: len(over)]
-        self._completed(completions, accepted)
+        self._completed(completions, accepted, notify=notify is None)
 
     async def _claim(self, order: ClaimOrder, completions: list[FinishedJob]) -> int:
         """Claim jobs, and complete a few. Returns how many it claimed."""
@@ -588,7 +679,9 @@ class ExchangeLoop:
             self._job_stats.started(claimed)
             self._accept(claimed)
 
-    def _completed(self, completions: list[FinishedJob], accepted: set[UUID]) -> None:
+    def _completed(
+        self, completions: list[FinishedJob], accepted: set[UUID], *, notify: bool = True
+    ) -> None:
         """The statement that sent these has committed. ``accepted`` are those that it completed."""
         crash_point("finish.committed_not_notified")
         metrics.record_finish_flush(len(completions))
@@ -616,7 +709,7 @@ class ExchangeLoop:
         if not self._on_ended.keys().isdisjoint(ran):
             for job in jobs:
                 self._ended(job)
-        self._settled(sent)
+        self._settled(sent, notify=notify)
 
     def _ended(self, job: ClaimedJob) -> None:
         callback = self._on_ended.get(job.endpoint)
@@ -652,10 +745,11 @@ class ExchangeLoop:
             },
         )
 
-    def _settled(self, jobs: list[ClaimedJob]) -> None:
+    def _settled(self, jobs: list[ClaimedJob], *, notify: bool = True) -> None:
         if self._unsure:
             self._unsure.difference_update((job.uuid, job.lease) for job in jobs)
-        self._notify([job.uuid for job in jobs[: _IDS_NOTIFIED_MAX + 1]])
+        if notify:
+            self._notify([job.uuid for job in jobs[: _IDS_NOTIFIED_MAX + 1]])
 
     def _notify(self, job_ids: list[UUID]) -> None:
         few = len(job_ids) <= _IDS_NOTIFIED_MAX

@@ -22,6 +22,7 @@ from coatcheck.core.queries import leases
 from coatcheck.core.queries.leases import FinishedJob, Settlement
 from coatcheck.core.queries.limits import declare_limits
 from coatcheck.core.queries.services import list_published
+from coatcheck.core.ready_notification import named_job
 from coatcheck.core.remote.calls import RemoteCalls
 from coatcheck.crash import crash_point
 from coatcheck.db.connection import PINNED_PLANS
@@ -471,6 +472,9 @@ class Worker:
     def _heard_ready(self, payload: str) -> None:
         if not payload:
             self._exchange.look_for_limits()
+        elif (job := named_job(payload)) is not None:
+            if job.endpoint in self._endpoints:
+                self._exchange.look_for_job(job)
         elif any(endpoint in self._endpoints for endpoint in payload.split(",")):
             self._exchange.look_for_work()
 

@@ -64,8 +64,8 @@ async def test_jobs_of_a_claim_whose_answer_was_lost_are_given_back_and_run_once
 ) -> None:
     exchange = LosesAnswers(monkeypatch, "exchange", lambda _, answer: answer[0])
     handlers = Handlers()
-    await deployment.start_worker(handlers.service)
     ticket = await deployment.engine.submit("lab.post__greet", retries=0)
+    await deployment.start_worker(handlers.service)  # and its first look finds the job
     view = await deployment.wait_for_end(ticket)
 
     assert exchange.lost == 1
@@ -78,8 +78,8 @@ async def test_a_completion_whose_answer_was_lost_is_handed_in_again_and_counts_
 ) -> None:
     exchange = LosesAnswers(monkeypatch, "exchange", lambda _, answer: answer[1])
     handlers = Handlers()
-    worker = await deployment.start_worker(handlers.service)
     ticket = await deployment.engine.submit("lab.post__greet")
+    worker = await deployment.start_worker(handlers.service)
     view = await deployment.wait_for_end(ticket)
     await deployment.stop_worker(worker)
 
@@ -87,6 +87,43 @@ async def test_a_completion_whose_answer_was_lost_is_handed_in_again_and_counts_
     assert (view.state, view.result, handlers.ran) == (State.COMPLETED, b'"hello"', 1)
     assert await deployment.engine.get(ticket.id) == view
     assert worker.rejected == 0
+
+
+async def test_a_named_job_whose_claim_lost_its_answer_is_given_back_and_runs_once(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim = LosesAnswers(monkeypatch, "claim_named", lambda _, answer: answer[0])
+    handlers = Handlers()
+    await deployment.start_worker(handlers.service)
+    views = []
+    while not claim.lost:  # until one comes when the worker knows that nothing else waits
+        ticket = await deployment.engine.submit("lab.post__greet", retries=0)
+        views.append(await deployment.wait_for_end(ticket))
+
+    assert [view.interruptions for view in views] == [0] * (len(views) - 1) + [1]
+    assert {(view.state, view.failures, view.crashes) for view in views} == {
+        (State.COMPLETED, 0, 0)
+    }
+    assert handlers.ran == len(views)
+
+
+async def test_a_completion_that_notified_and_lost_its_answer_counts_once(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    complete = LosesAnswers(monkeypatch, "complete_and_notify", lambda _, answer: answer)
+    handlers = Handlers()
+    worker = await deployment.start_worker(handlers.service)
+    views = []
+    while not complete.lost:
+        ticket = await deployment.engine.submit("lab.post__greet")
+        views.append(await deployment.wait_for_end(ticket))
+    await deployment.stop_worker(worker)
+
+    assert {(view.state, view.attempts, view.result) for view in views} == {
+        (State.COMPLETED, 1, b'"hello"')
+    }
+    assert await deployment.engine.get(views[-1].id) == views[-1]
+    assert (handlers.ran, worker.rejected) == (len(views), 0)
 
 
 async def test_a_failed_attempt_whose_answer_was_lost_counts_once(

@@ -339,27 +339,86 @@ notified AS (
 -- $7 seconds to keep by default   $8 leases of this worker of which it has recorded every job
 --
 -- Returns nothing if all were accepted; else one row with the ids of those that were, NULL for none.
-WITH given AS (
-    SELECT g.org_id, g.id, g.lease, g.result, g.ran_seconds, g.payload_bytes,
-           $7::integer AS keep_seconds
-    FROM unnest(
-        $1::text[], $2::uuid[], $3::bigint[], $4::bytea[], $5::double precision[], $6::integer[]
-    ) AS g (org_id, id, lease, result, ran_seconds, payload_bytes)
-),
-/* include claims/completed */,
-over AS (
-    DELETE FROM claims AS k
-    USING unnest($8::bigint[]) AS o (lease)
-    WHERE k.lease >> 40 = o.lease >> 40 AND k.lease = o.lease
-),
-moved AS (
-    /* include claims/moved_by_completion */
-),
-attempts AS (
-    /* include jobs/no_attempts */
-),
-/* include jobs/ended */
+WITH /* include claims/completions */
 SELECT array_agg(c.id) AS ids FROM changed AS c HAVING count(*) < cardinality($2::uuid[])
+
+-- name: complete_and_notify
+-- Complete a few jobs at a quiet time, and notify those who wait in the same transaction (docs/adr/0062).
+--
+-- Transition: held -> completed.
+--
+-- The notification commits with the results, so nobody hears of one that is not durable. It holds a lock of the
+-- whole cluster until then, which is why it is for quiet times (docs/adr/0011).
+--
+-- $1-$8 as in complete   $9 channel, $10 notification to send
+--
+-- Returns the ids of those that were accepted.
+WITH /* include claims/completions */
+SELECT c.id, pg_notify($9::text, $10::text) FROM changed AS c
+
+-- name: claim_named once
+-- Claim the one job that a notification named, at a quiet time: queued -> dispatching. A plan of a few nodes,
+-- where exchange looks for flows (docs/adr/0062).
+--
+-- It takes nobody's turn: the job must stand alone in its row of the queue, at the front of its flow, and the
+-- caller has free room and knows of nothing else that waits. Whatever a claim may have to obey or to write
+-- for others is left to exchange: with any limit, any webhook of the job or any endpoint that hears of jobs,
+-- this claims nothing.
+--
+-- As queue/take, it locks the row of the queue and the job, and waits for neither.
+--
+-- :lane, :endpoint as the notification has them   :timeout of that endpoint
+--
+-- Returns the job as exchange does; or a row without an id if it is still queued, and the caller looks for
+-- work; or none: somebody else has it.
+--
+-- Once: as for exchange, a claim with a lost answer is released first (release_claim).
+WITH picked AS MATERIALIZED (
+    SELECT q.ctid AS line, j.ctid AS tid
+    FROM queue AS q
+    CROSS JOIN jobs AS j
+    WHERE q.org_id = :org AND q.id = :job AND cardinality(q.ids) = 1
+      AND q.lane = /* include jobs/given_lane */
+      AND q.endpoint = :endpoint
+      AND j.org_id = :org AND j.id = :job AND j.state = 'queued' AND coalesce(j.webhook, 0) = 0
+      AND NOT EXISTS (SELECT FROM concurrency_limits) AND NOT EXISTS (SELECT FROM run_limits)
+      AND NOT EXISTS (SELECT FROM webhook_targets AS t WHERE t.events IS NOT NULL)
+      AND NOT EXISTS (
+          SELECT FROM queue AS f
+          WHERE f.lane = q.lane AND f.endpoint = q.endpoint AND f.org_id = q.org_id
+            AND f.flow = q.flow AND (f.run_at, f.id) < (q.run_at, q.id)
+          OFFSET 0
+      )
+    LIMIT 1
+    FOR UPDATE OF q, j SKIP LOCKED
+),
+claimed AS (
+    UPDATE jobs AS j
+    SET state = 'dispatching', lease = :lease::bigint, updated_at = now(),
+        dispatched_at = greatest(now(), j.created_at),
+        run_deadline = now()
+            + coalesce(j.timeout_seconds, :timeout::double precision) * interval '1 second'
+    FROM picked AS p
+    WHERE j.ctid = p.tid
+    RETURNING j.org_id, j.id, j.lane::text AS lane, j.endpoint, j.flow, j.payload,
+              j.failures + j.crashes + 1 AS attempt, j.failures, j.unreachables,
+              j.timeout_seconds, j.request_id, j.traceparent, j.lease,
+              date_part('epoch', now() - greatest(j.run_at, j.created_at))::real AS waited
+),
+taken_out AS (
+    DELETE FROM queue AS q USING picked AS p, claimed AS c WHERE q.ctid = p.line
+),
+written AS (
+    /* include claims/write_claims */
+)
+SELECT c.org_id, c.id, c.lane, c.endpoint, c.flow, c.payload, c.attempt, c.failures, c.unreachables,
+       c.timeout_seconds, c.request_id, NULL, c.traceparent, c.waited
+FROM claimed AS c
+UNION ALL
+SELECT j.org_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+FROM jobs AS j
+WHERE NOT EXISTS (SELECT FROM claimed)
+  AND j.org_id = :org AND j.id = :job AND j.state = 'queued'
 
 -- name: claimed
 -- Common table expressions of a claim, from ready_flows on; `claimed` are the jobs.
@@ -418,6 +477,29 @@ FROM ended AS e
 UNION ALL
 SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
 WHERE EXISTS (SELECT FROM lines) AND NOT EXISTS (SELECT FROM claimed)
+
+-- name: completions
+-- The common table expressions of statements that only complete jobs.
+given AS (
+    SELECT g.org_id, g.id, g.lease, g.result, g.ran_seconds, g.payload_bytes,
+           $7::integer AS keep_seconds
+    FROM unnest(
+        $1::text[], $2::uuid[], $3::bigint[], $4::bytea[], $5::double precision[], $6::integer[]
+    ) AS g (org_id, id, lease, result, ran_seconds, payload_bytes)
+),
+/* include claims/completed */,
+over AS (
+    DELETE FROM claims AS k
+    USING unnest($8::bigint[]) AS o (lease)
+    WHERE k.lease >> 40 = o.lease >> 40 AND k.lease = o.lease
+),
+moved AS (
+    /* include claims/moved_by_completion */
+),
+attempts AS (
+    /* include jobs/no_attempts */
+),
+/* include jobs/ended */
 
 -- name: completed
 -- The common table expression `changed`: completes the jobs of `given`.

@@ -149,13 +149,18 @@ def _notified(notification: tuple[str, str] | None) -> dict[str, Any]:
 async def _submit_plain(
     db: Connection, jobs: Sequence[NewJob], notification: tuple[str, str] | None
 ) -> dict[UUID, State]:
+    statement, values = "jobs/submit_plain", _plain_arguments
+    if notification is not None:
+        statement = "jobs/submit_plain_and_notify"
+        if len(jobs) == 1:
+            statement, values = "jobs/submit_one_and_notify", _arguments_of_one
     await query_or_die(
         db,
         "submit.inserted_not_committed",
         sql,
-        "jobs/submit_plain" if notification is None else "jobs/submit_plain_and_notify",
+        statement,
         answers_rows=False,
-        **_plain_arguments(jobs),
+        **values(jobs),
         **_notified(notification),
     )
     return {job.uuid: State.QUEUED for job in jobs}
@@ -432,6 +437,21 @@ def _plain_arguments(jobs: Sequence[NewJob]) -> dict[str, Any]:
         "payloads": [job.payload for job in jobs],
         "owners": _sparse([job.owner or None for job in jobs]),
         "request_ids": _sparse([job.request_id for job in jobs]),
+    }
+
+
+def _arguments_of_one(jobs: Sequence[NewJob]) -> dict[str, Any]:
+    (job,) = jobs
+    return {
+        "org": job.org,
+        "job": job.uuid,
+        "lane": job.lane,
+        "endpoint": job.endpoint,
+        "flow": job.queue_key,
+        "failures_max": job.failures_max,
+        "payload": job.payload,
+        "owner": job.owner,
+        "request_id": job.request_id,
     }
 
 

@@ -126,6 +126,32 @@ WITH created AS (
 /* include jobs/queued_plain */
 SELECT pg_notify(:channel::text, :notification::text)
 
+-- name: submit_one_and_notify
+-- submit_plain_and_notify for one job: without the arrays and the grouping that several take
+-- (docs/adr/0062).
+WITH created AS (
+    INSERT INTO jobs (org_id, id, lane, endpoint, flow, failures_max, payload, owner, request_id)
+    VALUES (
+        :org, :job, /* include jobs/given_lane */, :endpoint, :flow, :failures_max, :payload, :owner,
+        :request_id
+    )
+),
+queued AS (
+    INSERT INTO queue (org_id, id, lane, endpoint, flow, run_at, ids)
+    VALUES (
+        :org, :job, /* include jobs/given_lane */, :endpoint, :flow, now(), ARRAY[:job::uuid]
+    )
+)
+SELECT pg_notify(:channel::text, :notification::text)
+
+-- name: given_lane
+-- The lane :lane, as lane_of.
+CASE :lane::text
+           WHEN 'urgent' THEN 'urgent'::job_lane
+           WHEN 'standard' THEN 'standard'::job_lane
+           WHEN 'bulk' THEN 'bulk'::job_lane
+       END
+
 -- name: find_existing
 -- The jobs that prevented submissions from being created: they have the same id (our own statement,
 -- sent twice) or the same idempotency key.

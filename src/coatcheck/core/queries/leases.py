@@ -17,9 +17,10 @@ import asyncpg
 import msgspec
 
 from coatcheck.core.queries import services, sql
+from coatcheck.core.ready_notification import NamedJob
 from coatcheck.db.connection import Connection, RawConnection
 from coatcheck.db.errors import retried
-from coatcheck.db.queries import fetch_or_die
+from coatcheck.db.queries import fetch_or_die, query_or_die
 from coatcheck.domain.bounds import Bound
 from coatcheck.domain.catalogue import VersionSpec
 from coatcheck.domain.claim_choice import ClaimRotation, QueuePosition
@@ -121,6 +122,11 @@ class ClaimOrder:
         """Whether only organisations that hold no slot may have the lane's room: one job each."""
         return bool(self.holders) and self.holders[self.lanes.index(lane)] is not None
 
+    def has_room_in(self, lane: str) -> bool:
+        """Whether it asks for jobs of the lane, of any organisation."""
+        at = self.lanes.index(lane) if lane in self.lanes else None
+        return at is not None and self.room[at] > 0 and not self.is_for_newcomers(lane)
+
     def move(
         self, ended: Iterable[tuple[str, str, str | None, str | None]], *, limited: bool
     ) -> None:
@@ -215,6 +221,48 @@ def _claimed(order: ClaimOrder, rows: list[asyncpg.Record]) -> list[ClaimedJob]:
     order.move([(row[2], row[0], row[3], row[4]) for row in rows if row[1] is None], limited=False)
     claimed.sort(key=_rank)
     return claimed_jobs(claimed, order.lease)
+
+
+async def claim_named(
+    db: Connection, named: NamedJob, timeout_seconds: float, lease: int
+) -> tuple[list[ClaimedJob], bool]:
+    """Claim the one job that a notification named. Returns it, or nothing; and whether it still
+    waits, for a claim that looks at more than one job."""
+    rows = await query_or_die(
+        db,
+        "claim.updated_not_committed",
+        sql,
+        "claims/claim_named",
+        org=named.org,
+        job=named.id,
+        lane=named.lane,
+        endpoint=named.endpoint,
+        timeout=timeout_seconds,
+        lease=lease,
+    )
+    claimed = [row for row in rows if row[1] is not None]
+    return claimed_jobs(claimed, lease), len(claimed) < len(rows)
+
+
+async def complete_and_notify(
+    db: Connection,
+    completions: Sequence[FinishedJob],
+    keep_completed_seconds: int,
+    over: Sequence[int],
+    notification: tuple[str, str],
+) -> set[UUID]:
+    """Complete a few jobs and send a notification with the commit: a channel and a payload. Returns
+    the ids completed."""
+    rows = await fetch_or_die(
+        db,
+        "finish.updated_not_committed",
+        sql("claims/complete_and_notify"),
+        *_completed(completions),
+        keep_completed_seconds,
+        over,
+        *notification,
+    )
+    return {row[0] for row in rows}
 
 
 async def settle(
