@@ -52,6 +52,9 @@ class Loop(ABC):
 
     async def _run(self) -> None:
         failures = 0
+        # Loops that start together would tick together ever after: a burst of dozens of statements
+        # once a second, which every job meets that comes just then. So each has a phase of its own.
+        phase = random.random()
         while True:
             try:
                 has_turn = not self.elected or await self.election.won()
@@ -74,7 +77,8 @@ class Loop(ABC):
                 metrics.record_upkeep_failure(self.name)
                 pause = DATABASE_BACKOFF.delay(failures, random.random())
                 failures += 1
-            await self.rest(pause)
+            await self.rest(pause * phase)
+            phase = 1.0
 
     async def rest(self, seconds: float) -> None:
         """Wait between two ticks. A loop that other events wake overrides this."""
