@@ -247,7 +247,9 @@ CREATE TABLE job_expiries (
     PRIMARY KEY (org_id, seq)
 ) WITH (
     -- The dead entries of what has expired are where retention begins: vacuum by count, as for jobs.
+    -- Analyzed rarely, as claims.
     autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000,
+    autovacuum_analyze_threshold = 5000,
     autovacuum_vacuum_cost_delay = 1
 );
 
@@ -315,8 +317,10 @@ CREATE TABLE claims (
     ids    uuid[] STORAGE EXTERNAL NOT NULL,
     PRIMARY KEY (org_id, lease)
 ) WITH (
-    -- Rows live as long as their jobs run: it must not gather dead ones.
+    -- Rows live as long as their jobs run: it must not gather dead ones. Analyzed rarely: each time,
+    -- every session plans anew whatever names the table.
     autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000,
+    autovacuum_analyze_threshold = 5000,
     autovacuum_vacuum_cost_delay = 1,
     toast.autovacuum_vacuum_scale_factor = 0, toast.autovacuum_vacuum_threshold = 5000,
     toast.autovacuum_vacuum_cost_delay = 1

@@ -26,8 +26,9 @@ CREATE TABLE usage_deltas (
     ended_at      timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (org_id, seq)
 ) WITH (
-    -- The roll-up empties it all the time: it must not gather dead rows.
+    -- The roll-up empties it all the time: it must not gather dead rows. Analyzed rarely, as claims.
     autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000,
+    autovacuum_analyze_threshold = 5000,
     autovacuum_vacuum_cost_delay = 1
 );
 
