@@ -5,6 +5,7 @@ import shutil
 import signal
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from bench import facts, redis_server
@@ -33,12 +34,15 @@ from bench.report import figure_table, markdown
 from bench.results import Results
 from bench.rounds import Rounds
 from bench.sizes import FULL, QUICK
+from bench.snapshot import amounts as snapshot_amounts
+from bench.snapshot.chart import write_snapshot_chart
+from bench.snapshot.report import snapshot_tables, write_snapshot
 from bench.stores import Stores
 from bench.targets import OURS
 
 OURS_ALONE = {
     *(Scenario.HTTP, Scenario.BATCHES, Scenario.LLM, Scenario.REMOTE, Scenario.DASHBOARD),
-    *(Scenario.FOOTPRINT, Scenario.ABLATION),
+    *(Scenario.FOOTPRINT, Scenario.ABLATION, Scenario.SNAPSHOT),
 }
 WRK_MISSING = "wrk is not installed and could not be"
 REDIS_MISSING = "redis-server is not installed and could not be"
@@ -75,6 +79,7 @@ async def run(options: Options, folder: Path) -> Results:
             _calls(options),
             _visits(options),
             _ablations(options),
+            _snapshots(options),
             Stores(postgres, redis),
             processes,
             folder,
@@ -114,6 +119,15 @@ def _visits(options: Options) -> dashboard_amounts.Amounts:
 
 def _ablations(options: Options) -> ablation_amounts.Amounts:
     return ablation_amounts.QUICK if options.quick else ablation_amounts.FULL
+
+
+def _snapshots(options: Options) -> snapshot_amounts.Amounts:
+    amounts = snapshot_amounts.QUICK if options.quick else snapshot_amounts.FULL
+    if options.snapshot_minutes is not None:
+        amounts = replace(amounts, minutes=options.snapshot_minutes)
+    if options.snapshot_rows is not None:
+        amounts = replace(amounts, history=options.snapshot_rows)
+    return amounts
 
 
 def _concerned(options: Options) -> tuple[Contender, ...]:
@@ -169,6 +183,10 @@ def write(results: Results, output: Path, options: Options) -> list[str]:
     if results.ablation:
         write_ablation(output, results, _ablations(options))
         written += ["ablation.md", "ablation.json"]
+    if results.snapshot:
+        write_snapshot(output, results, _snapshots(options))
+        write_snapshot_chart(results.snapshot, output / "snapshot.png")
+        written += ["snapshot.md", "snapshot.json", "snapshot.png"]
     if results.rounds or results.http:
         _write_latest(results, output)
         written += ["latest.md", "latest.json", "latest.png"]
@@ -213,6 +231,7 @@ def main() -> int:
         dashboard_tables(results, _visits(options)),
         footprint_tables(results),
         ablation_tables(results),
+        snapshot_tables(results),
     ]
     print("\n\n".join(each for each in tables if each))
     if options.output is not None:

@@ -20,6 +20,7 @@ class Scenario(StrEnum):
     DASHBOARD = "dashboard"
     FOOTPRINT = "footprint"
     ABLATION = "ablation"
+    SNAPSHOT = "snapshot"
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 from bench.catalogue import Scenario
 from bench.contenders import CONTENDERS
 from bench.contenders.contract import Contender
+from bench.snapshot.amounts import FULL, QUICK
 
 ROUNDS = 3
 RESULTS = Path(__file__).parent / "results"
@@ -21,6 +22,8 @@ class Options:
     quick: bool
     output: Path | None
     folder: Path | None
+    snapshot_minutes: float | None
+    snapshot_rows: int | None
 
 
 def parse(arguments: Sequence[str]) -> Options:
@@ -48,6 +51,18 @@ def parse(arguments: Sequence[str]) -> Options:
         type=Path,
         help="folder of the servers' data (default: a temporary folder)",
     )
+    parser.add_argument(
+        "--snapshot-minutes",
+        type=float,
+        help=f"minutes that `snapshot` takes (default {FULL.minutes:.0f}; "
+        f"{QUICK.minutes:.0f} with --quick)",
+    )
+    parser.add_argument(
+        "--snapshot-rows",
+        type=int,
+        help=f"finished jobs before `snapshot` (default {FULL.history:,}; "
+        f"{QUICK.history:,} with --quick)",
+    )
     chosen = parser.parse_args(arguments)
     rounds = chosen.rounds if chosen.rounds is not None else (1 if chosen.quick else ROUNDS)
     if rounds < 1:
@@ -58,7 +73,7 @@ def parse(arguments: Sequence[str]) -> Options:
     # These alone are whole: they have reports of their own.
     alone = (
         *(Scenario.BATCHES, Scenario.LLM, Scenario.REMOTE, Scenario.DASHBOARD),
-        *(Scenario.FOOTPRINT, Scenario.ABLATION),
+        *(Scenario.FOOTPRINT, Scenario.ABLATION, Scenario.SNAPSHOT),
     )
     is_whole = set(scenarios) in (set(Scenario), *({each} for each in alone))
     partial = chosen.quick or chosen.only is not None or not is_whole
@@ -73,6 +88,8 @@ def parse(arguments: Sequence[str]) -> Options:
         quick=chosen.quick,
         output=chosen.output or (None if partial else RESULTS),
         folder=chosen.folder,
+        snapshot_minutes=chosen.snapshot_minutes,
+        snapshot_rows=chosen.snapshot_rows,
     )
 
 

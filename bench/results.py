@@ -30,6 +30,7 @@ class Results:
     dashboard: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     footprint: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     ablation: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    snapshot: list[dict[str, float]] = field(default_factory=list)
     kept: dict[str, dict[str, int]] = field(default_factory=dict)
     failures: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     skipped: dict[str, str] = field(default_factory=dict)

@@ -4,7 +4,7 @@ So noise of the machine affects all of them. The order rotates by one each round
 contender is always first or always after the same neighbour.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bench import catalogue
@@ -45,6 +45,9 @@ from bench.scenarios.drain import StalledError, drain
 from bench.scenarios.enqueue import LostJobsError, enqueue_in_flight
 from bench.scenarios.latency import NotStartedError, latency
 from bench.sizes import Sizes
+from bench.snapshot import amounts as snapshot_amounts
+from bench.snapshot.figures import SnapshotFigure
+from bench.snapshot.scenario import SnapshotRound
 from bench.stores import Stores
 from bench.targets import OURS
 
@@ -72,6 +75,7 @@ class Rounds:
         calls: remote_amounts.Amounts,
         visits: dashboard_amounts.Amounts,
         ablations: ablation_amounts.Amounts,
+        snapshots: snapshot_amounts.Amounts,
         stores: Stores,
         processes: Processes,
         folder: Path,
@@ -85,6 +89,7 @@ class Rounds:
         self._calls = calls
         self._visits = visits
         self._ablations = ablations
+        self._snapshots = snapshots
         self._stores = stores
         self._processes = processes
         self._folder = folder
@@ -130,6 +135,9 @@ class Rounds:
                     continue
                 if scenario is Scenario.ABLATION:
                     await self._ablation(number)
+                    continue
+                if scenario is Scenario.SNAPSHOT:
+                    await self._snapshot()
                     continue
                 for contender in order:
                     clients[contender.name] = await self._turn(scenario, clients[contender.name])
@@ -250,6 +258,31 @@ class Rounds:
     def _add_ablation(self, figure: str, value: float) -> None:
         self.results.ablation[figure].append(value)
         self._lines.note(f"    {figure}: {value:,.1f}")
+
+    async def _snapshot(self) -> None:
+        """Once per run: it is long, and compares its end with its beginning."""
+        if self.results.snapshot or not any(each.name == OURS for each in self._contenders):
+            return
+        try:
+            await SnapshotRound(
+                self._stores.postgres,
+                self._processes,
+                self._folder,
+                self._snapshots,
+                self._add_snapshot,
+            ).run()
+        except CONTENDER_FAULTS as fault:
+            self.results.failures["snapshot"].append(str(fault))
+            self._lines.fault("snapshot", Scenario.SNAPSHOT, fault)
+
+    def _add_snapshot(self, sample: Mapping[str, float]) -> None:
+        self.results.snapshot.append(dict(sample))
+        self._lines.note(
+            f"    minute {sample[SnapshotFigure.MINUTE]:.1f}: "
+            f"{sample[SnapshotFigure.PACED_CLAIM]:,.0f} us/job paced, "
+            f"{sample[SnapshotFigure.BURST_CLAIM]:,.1f} in a burst, "
+            f"{sample[SnapshotFigure.BURST_RATE]:,.0f} jobs/s"
+        )
 
     async def _turn(self, scenario: Scenario, client: ClientProcess) -> ClientProcess:
         """One contender's turn at one scenario; returns its client for the next."""

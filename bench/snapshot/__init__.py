@@ -1,0 +1,1 @@
+"""The snapshot scenario: claims behind a long history while somebody holds a snapshot."""
