@@ -16,6 +16,7 @@ from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import compress
+from operator import attrgetter
 from typing import Final
 from uuid import UUID
 
@@ -76,6 +77,7 @@ class PollInterval:
         self.seconds = min(self._max, self.seconds * 2)
 
 
+_lease_of: Final = attrgetter("lease")
 _FEW_JOBS = 32
 _MANY_JOBS = 64
 """So many jobs are completed by a statement of their own, while others are claimed. With fewer, one
@@ -161,8 +163,8 @@ class ExchangeLoop:
         self._lost_claims: list[int] = []
         self._claims_underway: set[int] = set()
         self._unsure: set[tuple[UUID, int]] = set()
-        self._open: dict[int, set[UUID]] = {}
-        """The jobs of each lease of which no outcome was accepted yet."""
+        self._open: dict[int, int] = {}
+        """By lease: of how many of its jobs no outcome was accepted yet."""
         self._over: list[int] = []
         """Leases that no job has any more: the next completions delete their claims."""
         self._completing: asyncio.Task[None] | None = None
@@ -674,7 +676,7 @@ class ExchangeLoop:
 
     def _begin(self, claimed: list[ClaimedJob]) -> None:
         if claimed:
-            self._open[claimed[0].lease] = {job.uuid for job in claimed}
+            self._open[claimed[0].lease] = len(claimed)
             crash_point("claim.committed_not_dispatched")
             self._job_stats.started(claimed)
             self._accept(claimed)
@@ -722,12 +724,12 @@ class ExchangeLoop:
         Only that is proof. An outcome may be refused although the job still has its lease, so a
         lease of which one was refused is left to the sweep (``maintenance/sweep_claims``).
         """
-        for job in jobs:
-            if (rest := self._open.get(job.lease)) is not None:
-                rest.discard(job.uuid)
-                if not rest:
-                    del self._open[job.lease]
-                    self._over.append(job.lease)
+        for lease, ended in Counter(map(_lease_of, jobs)).items():
+            if (rest := self._open.get(lease)) is not None:
+                self._open[lease] = rest - ended
+                if rest == ended:
+                    del self._open[lease]
+                    self._over.append(lease)
 
     def _too_late(self, job: ClaimedJob) -> None:
         self._open.pop(job.lease, None)

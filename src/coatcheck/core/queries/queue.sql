@@ -53,19 +53,25 @@ locked AS MATERIALIZED (
               AND q.flow = l.flow
             ORDER BY q.run_at, q.id
             LIMIT (
-                SELECT count(*)
-                FROM (
-                    SELECT sum(f.jobs) OVER (ORDER BY f.run_at, f.id) - f.jobs AS before
+                -- As many rows as have that many jobs. Most flows have them in few rows: look at few first.
+                SELECT c.rows
+                FROM (VALUES (least(l.jobs / 16 + 8, l.jobs)), (l.jobs)) AS look (rows_max)
+                CROSS JOIN LATERAL (
+                    SELECT count(*) FILTER (WHERE s.before < l.jobs) AS rows, sum(s.jobs) AS jobs
                     FROM (
-                        SELECT q.run_at, q.id, cardinality(q.ids) AS jobs
-                        FROM queue AS q
-                        WHERE q.lane = l.lane AND q.endpoint = l.endpoint AND q.org_id = l.org_id
-                          AND q.flow = l.flow
-                        ORDER BY q.run_at, q.id
-                        LIMIT l.jobs
-                    ) AS f
-                ) AS s
-                WHERE s.before < l.jobs
+                        SELECT f.jobs, sum(f.jobs) OVER (ORDER BY f.run_at, f.id) - f.jobs AS before
+                        FROM (
+                            SELECT q.run_at, q.id, cardinality(q.ids) AS jobs
+                            FROM queue AS q
+                            WHERE q.lane = l.lane AND q.endpoint = l.endpoint AND q.org_id = l.org_id
+                              AND q.flow = l.flow
+                            ORDER BY q.run_at, q.id
+                            LIMIT look.rows_max
+                        ) AS f
+                    ) AS s
+                ) AS c
+                WHERE c.jobs >= l.jobs OR look.rows_max = l.jobs
+                LIMIT 1
             )
             FOR UPDATE SKIP LOCKED
         ) AS k
