@@ -82,6 +82,9 @@ _FEW_JOBS = 32
 _MANY_JOBS = 64
 """So many jobs are completed by a statement of their own, while others are claimed. With fewer, one
 statement does both: it saves a round trip and a commit."""
+_UNRECORDED_MAX = 4 * CLAIM_ROWS_MAX
+"""While so many outcomes wait to be recorded, no jobs are claimed: should the worker die, they all
+run again."""
 _TURNS_FOR_SHORT_JOBS = 3
 _LOOK_AGAIN_SECONDS_MIN = 0.005
 """If rate tokens become due faster than this, a claim takes several at a time."""
@@ -167,6 +170,8 @@ class ExchangeLoop:
         """By lease: of how many of its jobs no outcome was accepted yet."""
         self._over: list[int] = []
         """Leases that no job has any more: the next completions delete their claims."""
+        self._is_short_of_room = False
+        """Whether the last look had no room in some lane."""
         self._completing: asyncio.Task[None] | None = None
         """Completes many jobs, as long as there are many."""
         self._serving = False
@@ -454,9 +459,10 @@ class ExchangeLoop:
         """The room in each lane; none in a lane whose lease is not certain to hold. If only the
         reserved slots are free, with the organisations that hold slots and cannot have those."""
         now = time.monotonic()
+        may_claim = self._asking and len(self._completions) < _UNRECORDED_MAX
         rooms: list[tuple[int, set[str] | None]] = []
         for lane, slots in self._slot_pools.items():
-            if not self._asking or not self._renewer.holds(lane, now):
+            if not may_claim or not self._renewer.holds(lane, now):
                 rooms.append((0, None))
             elif room := slots.room():
                 rooms.append((room, None))
@@ -513,6 +519,7 @@ class ExchangeLoop:
     async def _exchange(self, *, room: bool = True) -> bool:
         """Record outcomes and claim. Returns whether it had room for all and found nothing."""
         order = self._order(room=room)
+        self._is_short_of_room = not all(order.room)
         if any(holders is not None for holders in order.holders):
             metrics.record_bound_met(_SLOTS)
         if self._completing is None and len(self._completions) >= _MANY_JOBS:
@@ -688,6 +695,8 @@ class ExchangeLoop:
         crash_point("finish.committed_not_notified")
         metrics.record_finish_flush(len(completions))
         del self._completions[: len(completions)]
+        if self._is_short_of_room or self._limited or self._claims is not None:
+            self.look_for_work()  # others may take the places of these, and nobody announces them
         jobs = sent = [done.job for done in completions]
         ran_seconds = [done.ran_seconds for done in completions]
         if len(accepted) < len(sent):

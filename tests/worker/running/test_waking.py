@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from coatcheck import Service, State
+import pytest
+
+from coatcheck import Service, State, Submission
 from coatcheck.domain.ids import new_id
+from coatcheck.domain.job import ConcurrencyLimit
 from tests.db.rows import recorded
 from tests.deployment import Deployment
 from tests.waiting import eventually_async, until_true
@@ -41,6 +44,17 @@ async def test_a_job_is_found_by_polling_when_nobody_announces_it(deployment: De
         ),
         "the job is completed",
     )
+
+
+@pytest.mark.parametrize("held_max", [4, 100], ids=["few at a time", "many at a time"])
+async def test_jobs_under_a_limit_take_the_places_of_those_that_end_without_any_poll(
+    deployment: Deployment, held_max: int
+) -> None:
+    await deployment.engine.set_limit(ConcurrencyLimit("default", "org", "", held_max))
+    tickets = await deployment.engine.submit_many([Submission("lab.post__greet")] * 10 * held_max)
+    await deployment.start_worker(greeter(), poll_seconds_min=3_600.0, poll_seconds_max=3_600.0)
+    views = await deployment.wait_for_ends(tickets)
+    assert {view.state for view in views} == {State.COMPLETED}
 
 
 async def test_a_worker_whose_listening_connection_is_killed_again_and_again_still_finds_work(
