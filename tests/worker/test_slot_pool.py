@@ -162,6 +162,22 @@ async def test_jobs_are_claimed_ahead_again_once_half_of_them_have_begun(lab: La
     assert slots.room() == CLAIM_ROWS_MAX
 
 
+async def test_free_slots_have_room_before_the_jobs_ahead_have_begun(
+    clock: Clock, lab: Lab
+) -> None:
+    """Nobody wakes the worker when jobs begin: their room must not depend on it."""
+    slots = lab.slots
+    (first,) = lab.give(1, "any")
+    await lab.until_run(first)
+    clock.now += 0.04
+    lab.end(first)
+    await until_true(lambda: slots.room() == SLOTS + 5, "five are claimed ahead")
+    begun = lab.give(3, "any")
+    assert slots.room() == 6  # more than half of those ahead have not begun
+    await lab.until_run(*begun)
+    assert slots.room() == 6
+
+
 async def test_who_holds_a_slot_counts_once_however_often_slots_come_to_be_kept(lab: Lab) -> None:
     slots = lab.slots
     slots.share(True)

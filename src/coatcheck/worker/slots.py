@@ -145,9 +145,10 @@ class SlotPool:
     def room(self) -> int:
         """How many jobs to claim now, of any organisation."""
         ahead, not_begun = self._ahead(), self._not_begun()
-        if ahead and not_begun > ahead // 2:
+        free = self._concurrency - self._reserved - self._busy - not_begun
+        if free <= 0 and not_begun > ahead // 2:
             return 0  # enough for a while, and few more would cost a claim as much as many
-        room = self._concurrency - self._reserved + ahead - self._busy - not_begun
+        room = free + ahead
         return max(0, min(CLAIM_ROWS_MAX, room))
 
     def room_for_newcomers(self) -> int:
