@@ -265,6 +265,10 @@ class ExchangeLoop:
                 await asyncio.wait([self._completing])
 
     async def _run(self) -> None:
+        try:
+            await leases.plan_exchange(self._db)
+        except (DatabaseUnavailable, OutcomeUnknown) as error:
+            _log.info("the first exchange will be planned when it is sent: %s", error)
         while True:
             await self._wait_for_work()
             try:
@@ -573,8 +577,8 @@ class ExchangeLoop:
         over = self._over[:CLAIM_ROWS_MAX] if self._completing is None else []
         with self._claiming(order), self._recording([done.job for done in completions]):
             claimed, accepted = await leases.exchange(
-                # A claim without completions need not wait for the disk: see Worker.
-                self._db if completions else self._claim_db,
+                # A claim alone need not wait for the disk: see Worker.
+                self._db if completions or over else self._claim_db,
                 order,
                 completions,
                 self._keep_completed_seconds,
