@@ -255,6 +255,13 @@ class ExchangeLoop:
 
     # The loop
 
+    async def prepare(self) -> None:
+        """Have what takes long done before the first job comes."""
+        try:
+            await leases.plan_exchange(self._db)
+        except (DatabaseUnavailable, OutcomeUnknown) as error:
+            _log.info("the first exchange will be planned when it is sent: %s", error)
+
     async def run(self) -> None:
         """Exchange until cancelled."""
         try:
@@ -265,10 +272,6 @@ class ExchangeLoop:
                 await asyncio.wait([self._completing])
 
     async def _run(self) -> None:
-        try:
-            await leases.plan_exchange(self._db)
-        except (DatabaseUnavailable, OutcomeUnknown) as error:
-            _log.info("the first exchange will be planned when it is sent: %s", error)
         while True:
             await self._wait_for_work()
             try:

@@ -216,6 +216,7 @@ class Worker:
                 if not await self._retried_step(step):
                     return await self._close_connections()
             await self._subscription.start()
+            await self._exchange.prepare()
             loops = [
                 asyncio.create_task(loop, name=f"worker {name}")
                 for name, loop in (
